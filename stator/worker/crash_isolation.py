@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, cast
 
 from stator.db.interface import Claim
@@ -15,6 +15,7 @@ from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessF
 from stator.worker.isolated.process import IsolatedProcess
 from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.last_words import report_held
+from stator.worker.thread_pool import ThreadPool
 
 logger = logging.getLogger("stator.worker")
 
@@ -122,7 +123,7 @@ class ProcessIsolation(InProcessIsolation):
         self._wake = wake
         self._tasks: set[asyncio.Task[object]] = set()
         # Threads that wait for answers of processes, and for their start and end.
-        self._threads = ThreadPoolExecutor(2 * AT_ONCE, "stator-isolation")
+        self._threads = ThreadPool(2 * AT_ONCE, "stator-isolation")
         self._processes: dict[int, IsolatedProcess] = {}
         self._idle: list[IsolatedProcess] = []
         self._ended_at: dict[int, float] = {}
@@ -193,7 +194,7 @@ class ProcessIsolation(InProcessIsolation):
             await asyncio.gather(*late, return_exceptions=True)
         for process in self._idle:
             process.kill()
-        self._threads.shutdown(wait=False)
+        self._threads.stop()
 
     def _retire(self, processes: list[IsolatedProcess]) -> None:
         for process in processes:
@@ -208,7 +209,7 @@ class ProcessIsolation(InProcessIsolation):
             process.kill()
 
     async def _in_thread(self, function: Callable[..., Any], *args: object) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        return await self._threads.run(partial(function, *args))
 
     def _start(self, work: Coroutine[None, None, object]) -> None:
         task = asyncio.create_task(work)

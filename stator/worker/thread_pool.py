@@ -1,27 +1,38 @@
-"""Threads for synchronous handlers and actions. They are daemons: code that never returns must not keep the process."""
+"""Threads for handlers, actions and calls of event loops. They are daemons: no call keeps the process."""
 
 import asyncio
 import itertools
+import operator
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from stator.exceptions import NotBegun
+from stator.exceptions import NotBegun, passable
 from stator.worker.connections import check_rested_connections, clean_connections, own_connections
 from stator.worker.threads import STOP, call_soon, settle
 
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
 # Seconds after which an unneeded thread ends and closes its connections; it may take up to twice as long.
 NEEDED_FOR = 30.0
+
+# Threads for calls of an event loop, as many as asyncio has.
+LOOP_THREADS = min(32, (os.cpu_count() or 1) + 4)
+
+# Seconds that the end of a worker waits for database calls of asynchronous handlers, and for threads without a call.
+CLOSING_TIME = 2.0
 
 
 class Call:
@@ -91,6 +102,11 @@ class ThreadPool:
         self._stopped = False
 
     @property
+    def idle(self) -> bool:
+        """Whether no call waits or runs, except for abandoned ones."""
+        return not self._calls
+
+    @property
     def exhausted(self) -> bool:
         """Whether ``count`` abandoned calls are still running, so that no thread is replaced any more."""
         return self._abandoned >= self.count
@@ -112,7 +128,7 @@ class ThreadPool:
         try:
             return await future
         except asyncio.CancelledError:
-            self._give_up(call)
+            self.give_up(call)
             raise
 
     def submit(self, calls: Sequence[Call]) -> None:
@@ -186,7 +202,8 @@ class ThreadPool:
             self.threads.add(thread)
             thread.start()
 
-    def _give_up(self, call: Call) -> None:
+    def give_up(self, call: Call) -> None:
+        """Wait for a call no longer: it is not begun any more, or its thread is abandoned."""
         with self._lock:
             call.given_up = True
             # A call that has not begun is skipped by the thread that takes it.
@@ -242,3 +259,65 @@ class ThreadPool:
 
 def _settle(future: asyncio.Future[Any], call: Call) -> None:
     settle(future, call.result, call.error)
+
+
+class LoopThreads(ThreadPoolExecutor):
+    """The default executor of an event loop, of the only class that asyncio takes: ``pool`` has the threads."""
+
+    def __init__(self, pool: ThreadPool) -> None:
+        super().__init__(1)
+        self._pool = pool
+
+    def submit(
+        self, function: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs
+    ) -> Future[Result]:
+        """Call a function as the pool does: it finds usable connections, and leaves none in a transaction."""
+        future: Future[Result] = Future()
+        call = Call(operator.call, partial(function, *args, **kwargs), partial(_fulfil, future))
+        future.add_done_callback(partial(self._ended, call))
+        self._pool.submit([call])
+        return future
+
+    def _ended(self, call: Call, future: Future[Any]) -> None:
+        if future.cancelled():
+            self._pool.give_up(call)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Make the threads end, each after its current call."""
+        self._pool.stop()
+
+
+def _fulfil(future: Future[Any], call: Call) -> None:
+    if future.cancelled():
+        return
+    if call.error is None:
+        future.set_result(call.result)
+    else:
+        future.set_exception(passable(call.error))
+
+
+@asynccontextmanager
+async def database_thread_for_handlers() -> AsyncIterator[ThreadPool]:
+    """Give asynchronous handlers a database thread that ends with this context and closes its connections.
+
+    Otherwise Django uses one thread for the whole process, which would keep its connections forever. Code that handlers
+    run in further threads, by ``asyncio.to_thread()`` or ``sync_to_async(thread_sensitive=False)``, finds usable
+    connections too: those are the threads of the pool.
+    """
+    pool = ThreadPool(LOOP_THREADS, "stator-loop")
+    asyncio.get_running_loop().set_default_executor(LoopThreads(pool))
+    context = ThreadSensitiveContext()
+    await context.__aenter__()
+    try:
+        # The thread's session is not watched, because all asynchronous handlers share it.
+        await sync_to_async(own_connections)(watch=False)
+        yield pool
+    finally:
+        closing = asyncio.ensure_future(sync_to_async(connections.close_all)())
+        await asyncio.wait([closing], timeout=CLOSING_TIME)
+        if closing.done():
+            await context.__aexit__(None, None, None)
+        # If the call is not done, a handler's call does not end, and waiting for its thread would take as long.
+        pool.stop()
+        if pool.idle:
+            pool.join(CLOSING_TIME)

@@ -2,15 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -23,9 +21,6 @@ Result = TypeVar("Result")
 
 # The item of a queue that ends its thread.
 STOP = None
-
-# Seconds that the end of a worker waits for database calls of asynchronous handlers.
-CLOSING_TIME = 2.0
 
 
 class RunInThread(Protocol):
@@ -186,62 +181,6 @@ async def tidy_connections_of_loop(*, close: bool = False) -> None:
 def _tidy_and_check() -> None:
     tidy_connections()
     check_connections()
-
-
-@asynccontextmanager
-async def database_thread_for_handlers() -> AsyncIterator[None]:
-    """Give asynchronous handlers a database thread that ends with this context and closes its connections.
-
-    Otherwise Django uses one thread for the whole process, which would keep its connections forever. Code that handlers
-    run in further threads, by ``asyncio.to_thread()`` or ``sync_to_async(thread_sensitive=False)``, finds usable
-    connections too.
-    """
-    executor = _Executor()
-    asyncio.get_running_loop().set_default_executor(executor)
-    context = ThreadSensitiveContext()
-    await context.__aenter__()
-    try:
-        # The thread's session is not watched, because all asynchronous handlers share it.
-        await sync_to_async(own_connections)(watch=False)
-        yield
-    finally:
-        closing = asyncio.ensure_future(sync_to_async(connections.close_all)())
-        await asyncio.wait([closing], timeout=CLOSING_TIME)
-        if closing.done():
-            await context.__aexit__(None, None, None)
-        # If the call is not done, a handler's call does not end, and waiting for its thread would take as long.
-        executor.end()
-
-
-class _Executor(ThreadPoolExecutor):
-    """The threads of an event loop; their connections are cleaned and checked as in handler threads."""
-
-    def __init__(self) -> None:
-        self._connections: list[BaseDatabaseWrapper] = []
-        super().__init__(thread_name_prefix="stator-loop", initializer=self._begin)
-
-    def _begin(self) -> None:
-        own_connections()
-        self._connections += connections.all()
-
-    def submit(self, function: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Any:
-        """Call a function between a check and a clean-up of its thread's connections."""
-        return super().submit(_call_cleanly, function, *args, **kwargs)
-
-    def end(self) -> None:
-        """End the threads, and close their connections from here: nothing is called when such a thread ends."""
-        self.shutdown(wait=False, cancel_futures=True)
-        for connection in self._connections:
-            if connection.connection is not None:
-                connection.connection.close()
-
-
-def _call_cleanly(function: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Result:
-    check_rested_connections()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        clean_connections()
 
 
 def call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., object], *args: object) -> None:

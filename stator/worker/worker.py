@@ -45,7 +45,8 @@ from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.startup import Scopes
 from stator.worker.supervisor import is_gone
 from stator.worker.tables import Tables
-from stator.worker.threads import DatabaseThreads, RunInThread, database_thread_for_handlers, tidy_connections_of_loop
+from stator.worker.thread_pool import database_thread_for_handlers
+from stator.worker.threads import DatabaseThreads, RunInThread, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
 
 # Seconds that the end of a worker waits for each of its threads.
@@ -206,7 +207,7 @@ class Worker(WorkerOptions):
         with heeding if self.heed_signals else nullcontext():
             self.parts.start()
             try:
-                async with database_thread_for_handlers():
+                async with database_thread_for_handlers() as self._loop_threads:
                     loops = [asyncio.create_task(loop) for loop in self._loops()]
                     error = await self._wait(loops)
                     await self._shut_down(loops)
@@ -377,6 +378,7 @@ class Worker(WorkerOptions):
         while True:
             await asyncio.sleep(MENDED_EVERY)
             await tidy_connections_of_loop(close=self.attempts.loop_rests)
+            self._loop_threads.rest()
 
     def _has_no_time(self) -> bool:
         return self._is_stopping and self._forced

@@ -37,7 +37,8 @@ from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in
 from stator.worker.tables import Tables
-from stator.worker.threads import DatabaseThread, database_thread_for_handlers
+from stator.worker.thread_pool import database_thread_for_handlers
+from stator.worker.threads import DatabaseThread
 from stator.worker.watchdog import Health, Watchdog
 
 Say = Callable[[IsolatedAnswer], None]

@@ -1,15 +1,18 @@
 """Threads for database work, and what is known of their connections."""
 
 import asyncio
+import threading
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import OperationalError, connection
 
-from stator.worker import connections
-from stator.worker.threads import DatabaseThread, database_thread_for_handlers, tidy_connections_of_loop
+from stator.worker import connections, thread_pool
+from stator.worker.thread_pool import database_thread_for_handlers
+from stator.worker.threads import DatabaseThread, tidy_connections_of_loop
 from tests.processes import wait_until
-from tests.stator.worker.fakes import on_loop
+from tests.sizes import PATIENCE
+from tests.stator.worker.fakes import on_loop, until
 
 
 @pytest.mark.postgresql
@@ -73,3 +76,45 @@ async def test_queries_of_asynchronous_handlers_find_a_checked_connection():
         await asyncio.to_thread(terminate, first)
         await tidy_connections_of_loop()
         assert await sync_to_async(backend)() != first
+
+
+def session():
+    """This thread, and its session with the database."""
+    connection.ensure_connection()
+    return threading.current_thread(), connection.connection
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@on_loop
+async def test_further_threads_end_with_the_worker_and_keep_no_connection():
+    async with database_thread_for_handlers():
+        found = await asyncio.gather(*(run(session) for run in FURTHER.values()))
+        assert not any(driver.closed for _, driver in found)
+    assert [(thread.is_alive(), driver.closed) for thread, driver in found] == [(False, True)] * len(found)
+
+
+@on_loop
+async def test_call_that_nobody_awaits_any_more_is_not_begun_and_its_thread_is_replaced(monkeypatch):
+    monkeypatch.setattr(thread_pool, "LOOP_THREADS", 1)
+    stuck, begun = threading.Event(), []
+    async with database_thread_for_handlers() as pool:
+        first = asyncio.create_task(asyncio.to_thread(lambda: begun.append("first") or stuck.wait(PATIENCE)))
+        second = asyncio.create_task(asyncio.to_thread(begun.append, "second"))
+        await until(lambda: begun)
+        second.cancel()
+        first.cancel()
+        assert await asyncio.wait_for(asyncio.to_thread(str, 1), PATIENCE) == "1"
+        assert (begun, pool.exhausted) == (["first"], True)
+        stuck.set()
+        await until(lambda: not pool.exhausted)
+
+
+@on_loop
+async def test_errors_of_calls_in_further_threads_are_raised():
+    async with database_thread_for_handlers():
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(divmod, 1, 0)
+        # asyncio does not raise this one, which would end a generator, as it is.
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.to_thread(next, iter(()))
