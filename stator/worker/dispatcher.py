@@ -42,7 +42,6 @@ class Dispatcher:
     Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are held at a time. One of them may
     end the process, and rows that lost no lease need places too. Rows that lost more leases go to ``isolation``.
 
-    ``ready``: whether connections to record and to renew claims in a database are open, as far as is known.
     ``times`` has how long claims took. ``suspended`` has the claims in doubt.
     """
 
@@ -54,7 +53,6 @@ class Dispatcher:
         isolation: InProcessIsolation,
         recorder: Recorder,
         most_crashed: int,
-        ready: Callable[[str], bool],
         times: Durations,
         suspended: Suspensions,
     ) -> None:
@@ -67,7 +65,7 @@ class Dispatcher:
         self._recorder = recorder
         self._most_crashed = most_crashed
         self._crashed: list[Claim] = []
-        self._ready = ready
+        self._outages = Outages()
         self._times = times
         self._suspended = suspended
         self._aliases = sorted({lane.operations.alias for lane in lanes})
@@ -109,12 +107,12 @@ class Dispatcher:
         If a database is unreachable, its error is raised after the lanes of other databases had their turn.
         """
         self.lanes.woken.clear()
-        outages = Outages()
+        outages = self._outages
         if self._suspended.held:
             await self.settle_doubts(outages)
         came = 0
         if not self.stopped:
-            for alias in [alias for alias in self._aliases if not self._ready(alias)]:
+            for alias in [alias for alias in self._aliases if not self._threads.may_claim(alias)]:
                 with outages.noted(alias):
                     await self._threads.records.connect(alias)
             came = await self._claim_isolated(outages)
@@ -127,9 +125,9 @@ class Dispatcher:
 
     async def _claim_in_turn(self, outages: Outages) -> int:
         came = 0
-        for lane in [lane for lane in self._line_of_crashed if lane.crashed and lane.is_served]:
+        for lane in [lane for lane in self._line_of_crashed if lane.crashed]:
             came += await self._claim_by(self._claim_crashed_for, lane, outages)
-        for lane in [lane for lane in self._line if lane.hungry and lane.is_served]:
+        for lane in [lane for lane in self._line if lane.hungry]:
             came += await self._claim_by(self._claim_for, lane, outages)
         return came
 
@@ -144,7 +142,7 @@ class Dispatcher:
 
     def _may_claim(self, lane: Lane, outages: Outages) -> bool:
         alias = lane.operations.alias
-        return lane.is_open and alias not in outages and self._ready(alias)
+        return lane.is_open and alias not in outages.held and self._threads.may_claim(alias)
 
     async def _claim_for(self, lane: Lane) -> int:
         room = self._room_of(lane)

@@ -71,7 +71,7 @@ class Heartbeat:
         self._patience = patience
         # By database that the heartbeat reaches: since when it has such claims.
         self._hopeless: dict[str, float] = {}
-        self._connections: dict[str, BaseDatabaseWrapper] = {}
+        self.connections: dict[str, BaseDatabaseWrapper] = {}
         self._failed = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-heartbeat", daemon=True)
@@ -87,7 +87,7 @@ class Heartbeat:
 
     def is_connected(self, alias: str) -> bool:
         """Return whether the heartbeat has an open connection, as far as is known; sends nothing."""
-        return alias in self._connections and is_open(self._connections[alias])
+        return is_open(self.connections.get(alias))
 
     def beat(self) -> None:
         """Renew the claims that are old enough, with one statement per model and batch.
@@ -149,7 +149,7 @@ class Heartbeat:
 
     def _work(self) -> None:
         own_connections(watch=False)
-        self._connections = {alias: connections[alias] for alias in self._aliases}
+        self.connections.update((alias, connections[alias]) for alias in self._aliases)
         self._live()
         while not self._stopped.wait(self._pause()):
             self._live(self.beat, self.show_progress)

@@ -39,7 +39,7 @@ class Lane:
     @property
     def is_served(self) -> bool:
         """Whether rows of the model are claimed: its table lacks nothing."""
-        return not self.operations.lacking
+        return not self.operations.suspended.held
 
     @property
     def wanted(self) -> bool:
@@ -48,9 +48,10 @@ class Lane:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be claimed from: no claim has just timed out waiting for a lock."""
-        locks = self.operations.locks
-        return not locks.held or locks.allow(self.step)
+        """Whether it may be claimed from: it is served, and no claim has just timed out waiting for a lock."""
+        operations = self.operations
+        locks = operations.locks
+        return not operations.suspended.held and (not locks.held or locks.allow(self.step))
 
     def most(self, room: int) -> int:
         """Return how many rows to ask for when there is room for ``room`` rows."""

@@ -54,8 +54,9 @@ class Outages(Suspensions):
             self.suspend(alias, error)
 
     def raise_first(self) -> None:
-        """Raise the first error that was kept, at the end of the turn, so that the turn is repeated."""
-        for suspension in (self.held.get(TABLES), *self.held.values()):
+        """Raise the first error that was kept, so that the turn is repeated; the next turn begins without any."""
+        held, self.held = self.held, {}
+        for suspension in (held.get(TABLES), *held.values()):
             if suspension and isinstance(suspension.reason, Exception):
                 raise suspension.reason
 

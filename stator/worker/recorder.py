@@ -15,7 +15,7 @@ from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting
 from stator.texts import one_line
-from stator.worker.announcements import tell
+from stator.worker.announcements import record
 from stator.worker.executor import UNFIT, Attempted
 from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.lanes import Lanes
@@ -79,6 +79,7 @@ class Recorder:
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
         self._suspended = suspended
+        self._outages = Outages()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
@@ -142,7 +143,7 @@ class Recorder:
         self._unwritten += self._batches()
         settled = 0
         started = time.monotonic()
-        outages = Outages()
+        outages = self._outages
         while each := next((each for each in self._unwritten if _may_be_written(each, outages)), None):
             operations = each.batch.operations
             try:
@@ -286,16 +287,9 @@ def _lack(operations: Operations) -> str:
 
 def _may_be_written(unwritten: _Unwritten, outages: Outages) -> bool:
     operations = unwritten.batch.operations
-    return operations.alias not in outages and _is_open(operations)
+    return operations.alias not in outages.held and _is_open(operations)
 
 
 def _is_open(operations: Operations) -> bool:
     """Return whether outcomes of a model may be written: no record has just timed out waiting for a lock."""
     return not operations.locks.held or operations.locks.allow(RECORD)
-
-
-def record(operations: Operations, batch: OutcomeBatch, *, again: bool = False) -> Written:
-    """Write a batch, then send signals and log. Runs in the recording thread."""
-    written = operations.record_batch(batch, again=again)
-    tell(operations, written, batch.claims)
-    return written

@@ -42,7 +42,7 @@ class DatabaseThread:
     def __init__(self, name: str, aliases: Iterable[str] = (), *, handlers: bool = False) -> None:
         self._aliases, self._handlers = tuple(aliases), handlers
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._connections: dict[str, BaseDatabaseWrapper] = {}
+        self.connections: dict[str, BaseDatabaseWrapper] = {}
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -55,7 +55,7 @@ class DatabaseThread:
 
     def is_connected(self, alias: str) -> bool:
         """Return whether the thread has an open connection, as far as is known; sends nothing."""
-        return alias in self._connections and is_open(self._connections[alias])
+        return is_open(self.connections.get(alias))
 
     async def connect(self, alias: str) -> None:
         """Open the thread's connection if it has none."""
@@ -69,7 +69,7 @@ class DatabaseThread:
     def _work(self) -> None:
         own_connections()
         for connection in connections.all():
-            self._connections[connection.alias] = connection
+            self.connections[connection.alias] = connection
         for alias in self._aliases:
             # The first statement will fail with this error too and report it.
             run_in_thread(open_connection, alias)
@@ -89,7 +89,8 @@ class DatabaseThread:
 class DatabaseThreads:
     """Threads for ``claims``, ``records`` and ``duties``, and one for the receivers that ``prepare`` the project.
 
-    There is only one thread if a database allows a single writer.
+    There is only one thread if a database allows a single writer. ``needed``: the connections of each thread without
+    which nothing is claimed.
     """
 
     def __init__(self, operations: Sequence[Limited]) -> None:
@@ -100,6 +101,15 @@ class DatabaseThreads:
         else:
             self._threads = [DatabaseThread("stator-database")] * 4
         self.claims, self.records, self.duties, self._receivers = self._threads
+        self.needed = [self.records.connections]
+
+    def may_claim(self, alias: str) -> bool:
+        """Return whether what is claimed can be recorded and renewed, as far as is known; sends nothing."""
+        # Not by all(), which would call another function for each claim.
+        for held in self.needed:  # noqa: SIM110
+            if not is_open(held.get(alias)):
+                return False
+        return True
 
     async def record(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
         """Record in the recording thread or, if that has lost its connection, in the claiming one.
@@ -130,9 +140,9 @@ def _without_connections(function: Callable[[], Result]) -> Result:
         connections.close_all()
 
 
-def is_open(connection: BaseDatabaseWrapper) -> bool:
+def is_open(connection: BaseDatabaseWrapper | None) -> bool:
     """Return whether Django's connection is open, as far as is known; any thread may call it."""
-    drivers = connection.connection
+    drivers = connection.connection if connection else None
     return drivers is not None and not getattr(drivers, "closed", False)
 
 

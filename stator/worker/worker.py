@@ -229,7 +229,7 @@ class Worker(WorkerOptions):
         self.isolation = self._isolation()
         self.dispatcher = Dispatcher(
             self.lanes, self.attempts, threads, self.isolation, self.recorder, self.settings.crashed_at_once,
-            self._may_claim, self.measures.times["claim"], self.suspended,
+            self.measures.times["claim"], self.suspended,
         )  # fmt: skip
         self.scheduler = Scheduler(
             self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
@@ -245,6 +245,7 @@ class Worker(WorkerOptions):
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
+        threads.needed.append(self.heartbeat.connections)
         self.watchdog = Watchdog(
             self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
         )  # fmt: skip
@@ -301,52 +302,18 @@ class Worker(WorkerOptions):
         if scope and self.serving.call(scope):
             self.scheduler.soon()
 
-    # The loops
+    # The way of a row: it is found, claimed, attempted and recorded
 
     def _loops(self) -> list[Coroutine[None, None, None]]:
-        return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
-
-    async def _fast_loop(self) -> None:
-        # Handlers are called only after the project has loaded its data at the start.
-        await self._begun.wait()
-        while not self._is_stopping:
-            if not await self.reach(self._claim_once):
-                await self.lanes.woken.wait()
-
-    async def _claim_once(self) -> bool:
-        """Do one turn of claims; return whether another one may find more rows at once."""
-        if not await self.dispatcher.claim():
-            return False
-        if self.dispatcher.hungry:
-            return True
-        self.scheduler.soon()
-        return False
-
-    async def _record_loop(self) -> None:
-        while True:
-            await self.recorder.came.wait()
-            if self.attempts.running:
-                await self.recorder.gather()
-            await self.reach(self.recorder.flush)
-            self.lanes.woken.set()
-            if self.until_idle and self._is_empty():
-                self.scheduler.soon(at_once=not self.dispatcher.hungry)
+        return [self._claim_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
 
     async def _schedule_loop(self) -> None:
+        """Poll for rows that are due, ready or lost, and do the duties; what is found wakes the claims."""
         await self.serving.begin()
         self._begun.set()
         while not self._is_stopping:
             await self.reach(self._tick)
             await self.scheduler.rest()
-
-    @property
-    def run_duty(self) -> RunInThread:
-        """Run a function in the thread of duties."""
-        return self._threads.duties.run
-
-    async def send_start(self, path: str) -> None:
-        """Let the project load what its handlers need, on a path if there are any."""
-        await self.run_duty(send_in, [path], signals.on_start, self)
 
     async def _tick(self) -> None:
         outages = Outages()
@@ -361,7 +328,31 @@ class Worker(WorkerOptions):
         if self.until_idle and self._is_idle() and not self._is_stopping:
             self.stop("idle")
 
+    async def _claim_loop(self) -> None:
+        """Claim rows while there is room, and begin their attempts; each hands its outcome to the recorder."""
+        # Handlers are called only after the project has loaded its data at the start.
+        await self._begun.wait()
+        while not self._is_stopping:
+            came = await self.reach(self.dispatcher.claim)
+            if came and self.dispatcher.hungry:
+                continue
+            if came:
+                self.scheduler.soon()
+            await self.lanes.woken.wait()
+
+    async def _record_loop(self) -> None:
+        """Write the outcomes, which leaves room and may make further rows ready."""
+        while True:
+            await self.recorder.came.wait()
+            if self.attempts.running:
+                await self.recorder.gather()
+            await self.reach(self.recorder.flush)
+            self.lanes.woken.set()
+            if self.until_idle and self._is_empty():
+                self.scheduler.soon(at_once=not self.dispatcher.hungry)
+
     async def _tick_loop(self) -> None:
+        """Look after the parts, and end the worker when its time has come."""
         while True:
             self.parts.beat()
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
@@ -375,10 +366,20 @@ class Worker(WorkerOptions):
         return is_gone(self.parent) or (self.requests is not None and self.requests() is None)
 
     async def _mend_loop(self) -> None:
+        """Close what the loop's threads do not need."""
         while True:
             await asyncio.sleep(MENDED_EVERY)
             await tidy_connections_of_loop(close=self.attempts.loop_rests)
             self._loop_threads.rest()
+
+    @property
+    def run_duty(self) -> RunInThread:
+        """Run a function in the thread of duties."""
+        return self._threads.duties.run
+
+    async def send_start(self, path: str) -> None:
+        """Let the project load what its handlers need, on a path if there are any."""
+        await self.run_duty(send_in, [path], signals.on_start, self)
 
     def _has_no_time(self) -> bool:
         return self._is_stopping and self._forced
@@ -418,11 +419,11 @@ class Worker(WorkerOptions):
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
 
-    async def _finish(self, fast_loop: asyncio.Task[None], deadline: float) -> None:
+    async def _finish(self, claim_loop: asyncio.Task[None], deadline: float) -> None:
         """Wait for a claim that is in progress, so that its rows can be released."""
         self.lanes.woken.set()
         least = time.monotonic() + 1
-        await self._until(fast_loop.done, max(deadline, least), even_forced=least)
+        await self._until(claim_loop.done, max(deadline, least), even_forced=least)
 
     async def _until(self, holds: Callable[[], bool], deadline: float, even_forced: float = 0.0) -> None:
         """Wait until ``holds()`` or the deadline; after a second signal, only until ``even_forced``."""
@@ -458,10 +459,6 @@ class Worker(WorkerOptions):
 
     # Its state
 
-    def _may_claim(self, alias: str) -> bool:
-        """Return whether connections to record and to renew claims are open, as far as is known."""
-        return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
-
     def served(self) -> dict[Scope, list[str]]:
         """Return the labels of the models that it serves in each scope, busy or not."""
         found: dict[Scope, list[str]] = defaultdict(list)
@@ -474,7 +471,7 @@ class Worker(WorkerOptions):
     @property
     def is_ready(self) -> bool:
         """Whether it takes on work: nothing holds it up, and its latest steps reached the database."""
-        connected = all(self._may_claim(operations.alias) for operations in self.kinds)
+        connected = all(self._threads.may_claim(operations.alias) for operations in self.kinds)
         return connected and not (self._is_stopping or self.suspended.held or self.health.trouble(0))
 
     @property

@@ -11,6 +11,7 @@ from stator.conf import Settings
 from stator.db.division import Undivided
 from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
+from stator.db.suspensions import Suspensions
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.rows.claimable import Crashes
@@ -82,6 +83,7 @@ class FakeOperations:
         self.ended = set()
         self.settings = Settings()
         self.locks = Locks(label, WAIT)
+        self.suspended = Suspensions()
         self.model = type("Model", (), {})
         self.division = Undivided(self)
         self.parts, self.parts_with = self.division.parts, self.division.parts_with

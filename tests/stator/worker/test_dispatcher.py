@@ -54,10 +54,11 @@ def dispatcher_of(
     lanes = lanes or [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
     recorder = SimpleNamespace(held={}, is_behind=behind)
-    threads = SimpleNamespace(claims=SimpleNamespace(run=run), records=SimpleNamespace(connect=connect))
-    return Dispatcher(
-        Lanes(lanes), room, threads, alone or Alone(), recorder, most_crashed, ready, Durations(), Suspensions()
-    ), room
+    threads = SimpleNamespace(
+        claims=SimpleNamespace(run=run), records=SimpleNamespace(connect=connect), may_claim=ready
+    )
+    beside = recorder, most_crashed, Durations(), Suspensions()
+    return Dispatcher(Lanes(lanes), room, threads, alone or Alone(), *beside), room
 
 
 @on_loop

@@ -144,7 +144,7 @@ def test_connection_is_open_from_the_start_and_opened_again():
     heartbeat.start()
     wait_until(lambda: told == [1])
     assert heartbeat.is_connected("default")
-    heartbeat._connections["default"].connection.close()
+    heartbeat.connections["default"].connection.close()
     wait_until(lambda: told == [1, 1])
     heartbeat.stop(PATIENCE)
     assert not heartbeat.is_connected("default")

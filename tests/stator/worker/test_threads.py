@@ -23,7 +23,7 @@ async def test_database_thread_knows_without_asking_whether_it_is_connected():
     assert not thread.is_connected("default")
     await thread.connect("default")
     assert thread.is_connected("default")
-    thread._connections["default"].connection.close()
+    thread.connections["default"].connection.close()
     assert not thread.is_connected("default")
     await thread.connect("default")
     assert thread.is_connected("default")

@@ -38,14 +38,15 @@ class Stopping:
         worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures, worker.suspended)
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
         worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
+        threads = SimpleNamespace(claims=SimpleNamespace(run=run), may_claim=lambda alias: True)
         worker.dispatcher = Dispatcher(
-            worker.lanes, worker.attempts, SimpleNamespace(claims=SimpleNamespace(run=run)), worker.isolation,
-            worker.recorder, 10, lambda alias: True, worker.measures.times["claim"], worker.suspended,
+            worker.lanes, worker.attempts, threads, worker.isolation, worker.recorder, 10,
+            worker.measures.times["claim"], worker.suspended,
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         schema = SimpleNamespace(changes=0)
         worker.reach = partial(reach, suspended=worker.suspended, has_no_time=worker._has_no_time, tables=schema)
-        self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
+        self.loops = [asyncio.create_task(loop) for loop in (worker._claim_loop(), worker._record_loop())]
 
     async def write(self, function, operations, batch, *, again):
         await self.database_answers.wait()
