@@ -15,7 +15,7 @@ from stator.exceptions import EventRefused
 from stator.models import History, Stats
 from stator.runner import StatorRunner
 from stator.testing import advance, drain
-from tests.stator.making import LEASED, ago, at_once, change, locked_elsewhere, operations_of, put, raw, row
+from tests.stator.making import LEASED, ago, at_once, change, claim_all, locked_elsewhere, operations_of, put, raw, row
 from tests.stator.running import work
 from tests.testapp.dated import Offer, Watch
 from tests.testapp.faults import Job
@@ -118,6 +118,18 @@ def test_sqlite_finds_them_by_the_index_of_each():
         assert re.search(r"USING INDEX st_at\w+ \(state=\? AND [^)]*<", plan), plan
 
 
+@pytest.mark.mariadb
+def test_mariadb_finds_those_of_a_column_by_its_index():
+    Watch.objects.bulk_create(Watch(alert_after=ago(-100 - number)) for number in range(2000))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE TABLE testapp_watch")
+        cursor.fetchall()
+    watches = operations_of(Watch)
+    [deadline] = [each for each in watches.deadlines if each.column]
+    plan = watches.past(deadline).order_by().values("pk")[:1].explain()
+    assert re.search(r" range \S+ st_at", plan), plan
+
+
 # Workers
 
 
@@ -172,7 +184,27 @@ def test_pause_of_some_rows_holds_their_deadlines():
     assert [row(offer).state for offer in offers] == ["offered", "expired"]
 
 
+def test_object_that_is_moved_back_by_hand_past_its_date_times_out_again():
+    watch = put(Watch, state="down", alert_after=ago(60), kept_for=timedelta(days=1))
+    watch.transition_perform("up", actor="ada", reason="it is up")
+    drain(Watch)
+    told = History.objects.filter(object_pk=str(watch.pk)).order_by("pk").values_list("source", "to", "actor", "reason")
+    assert list(told) == [("down", "up", "ada", "it is up"), ("up", "down", "", "timed out by alert_after")]
+
+
 # Races
+
+
+@pytest.mark.postgresql
+def test_claim_and_deadline_race_and_one_of_them_has_the_row():
+    offers = [operations_of(Offer) for _ in range(2)]
+    rows = {put(Offer, expires=ago(1), taken_by="ada").pk for _ in range(50)}
+    claims, moves = at_once(lambda: claim_all(offers[0]), lambda: chores.time_out(offers[1], 100).count)
+    states = dict(raw(Offer).values_list("pk", "state"))
+    assert set(states) == rows
+    assert {pk for pk, state in states.items() if state == "offered"} >= {claim.pk for claim in claims}
+    moves += chores.time_out(offers[1], 100).count
+    assert len(claims) + moves == 50
 
 
 @pytest.mark.postgresql

@@ -344,3 +344,43 @@ def test_change_of_the_order_by_priority_is_a_change_of_its_index(tmp_path):
         assert not is_inverse(nullable)
         assert re.search(r"coalesce\(\(?urgency\)?[:,]", nullable)
         assert not re.search(r"coalesce\(\(?urgency\)?[:,]", index("urgency"))
+
+
+EXPIRING = """from django.db import models
+from django.db.models import F
+from stator import State, StateField, StateGraph, StatorModel
+
+class PageGraph(StateGraph):
+    draft = State(externally_progressed=True)
+    public = State()
+    draft.transitions_to(public)
+    {deadline}
+
+class Page(StatorModel):
+    state = StateField(PageGraph)
+    expires = models.DateTimeField(null=True)
+    kept_for = models.DurationField(default="0:05:00")
+"""
+
+
+def test_date_that_a_graph_names_gets_an_index_and_nothing_else_changes(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+
+        def migrated(deadline):
+            project.write("shop/models.py", EXPIRING.format(deadline=deadline))
+            made = project.manage("makemigrations", "shop")
+            project.manage("migrate")
+            project.manage("makemigrations", "--check", "--dry-run")
+            return made, sum(name.startswith("st_at") for name in project.indexes("shop_page"))
+
+        _, indexes = migrated("pass")
+        assert indexes == 0
+        made, indexes = migrated('draft.times_out_to(public, at="expires")')
+        assert indexes == 1
+        assert re.findall(r"^ +[+~-] .*", made, re.MULTILINE)[0].strip().startswith("+ Create index st_at")
+        assert len(re.findall(r"^ +[+~-] .*", made, re.MULTILINE)) == 1
+        _, indexes = migrated('draft.times_out_to(public, at=F("expires") + F("kept_for"))')
+        assert indexes == 1
+        _, indexes = migrated("draft.times_out_to(public, seconds=86400)")
+        assert indexes == 0

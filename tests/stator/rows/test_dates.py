@@ -1,5 +1,6 @@
 """Dates of rows as graphs declare them: what is refused, what pictures say, and how objects explain them."""
 
+import re
 from datetime import timedelta
 from io import StringIO
 
@@ -10,6 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 from django.test.utils import isolate_apps
 
+from stator.admin.row_summary import timeout
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
@@ -154,6 +156,15 @@ def test_object_that_is_attempted_explains_its_deadline_too(crew):
     assert "it times out to expired at " in waits.explain()[0].sentence
     failed = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50), state_failures=2)
     assert "it times out to expired at " in failed.explain()[0].sentence
+
+
+@pytest.mark.django_db
+def test_list_of_what_waits_for_a_user_tells_it_of_each_row():
+    told = timeout(put(Watch, alert_after=ago(-299)))
+    assert re.fullmatch(r"times out to down at .* \(in 4 m 5\d s\), from alert_after", told)
+    assert timeout(put(Watch)) == "does not time out to down, since alert_after is null"
+    kept = put(Watch, state="down", alert_after=ago(0))
+    assert timeout(kept).endswith("from alert_after + kept_for + 1 h")
 
 
 @pytest.mark.django_db
