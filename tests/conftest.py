@@ -12,6 +12,7 @@ from django.db import connection
 from stator.capabilities import capabilities_of
 from stator.graph.attempt_log import RUNNING
 from tests import emptying, shapes
+from tests.mixing import mixed
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
@@ -113,12 +114,14 @@ def lines_on_proofs(terminalreporter: Any) -> list[str]:
     return table(("FAILED" if nodeid in failed else "ok", row) for nodeid, row in rows.items()) if rows else []
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(ONCE):
             item.add_marker("once")
         if item.nodeid.startswith(HARMED):
             item.add_marker("harmed")
+    if hasattr(config, "workerinput"):
+        items[:] = mixed(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

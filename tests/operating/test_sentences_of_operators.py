@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,8 +21,8 @@ from stator.rows.meta import managed
 from stator.worker import duties
 from tasks.chores.retention import prune
 from tasks.models import Queue, Task
+from tests.commanding import line_at_a_terminal
 from tests.operating.tools import overview, shell
-from tests.processes import environment_for_subprocess
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.basic import Step
 from tests.testapp.operators import Letter, Parcel
@@ -82,11 +80,9 @@ def test_pause_says_how_to_undo_it():
 
 
 @pytest.mark.parametrize(("command", "word", "meant"), [("stator", "statuss", "status"), ("tasks", "queus", "queues")])
-def test_misspelled_subcommand_is_guessed(command, word, meant):
-    arguments, environment = [sys.executable, "-m", "django", command, word], environment_for_subprocess()
-    ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr == f"{command}: there is no {word!r}; did you mean {meant!r}?; see {command} --help\n"
+def test_misspelled_subcommand_is_guessed(command, word, meant, capsys):
+    told = f"{command}: there is no {word!r}; did you mean {meant!r}?; see {command} --help"
+    assert line_at_a_terminal(capsys, command, word) == told
 
 
 def test_retention_is_logged_once_a_pass_and_stands_in_the_last_hour(caplog, monkeypatch):
