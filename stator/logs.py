@@ -235,3 +235,23 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     for given in CONTEXT:
         fields = {**given(), **fields}
     return fields
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows on a terminal how many objects a long action has done, at most twice a second."""
+    shown, live = time.monotonic(), sys.stderr.isatty()
+
+    def show(count: int) -> None:
+        nonlocal shown
+        if live and (now := time.monotonic()) - shown > 0.5:
+            shown = now
+            sys.stderr.write(f"{CLEAR_LINE}{count:,} {words}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if live:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()

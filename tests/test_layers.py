@@ -17,9 +17,9 @@ FLOORS = {
     1: "asynchronous citus conf explain migration_operations models partitions querysets rows schemas scopes signals "
     "statements strict_fence",
     2: "adoption db",
-    3: "batteries claims extensions runner seams undo worker",
-    4: "admin admin_site answering apps checks commands management metrics overview pytest_plugin templatetags "
-    "terminal testing testing_graph urls views",
+    3: "batteries claims runner seams undo worker",
+    4: "admin admin_site answering apps checks commands extensions management metrics overview pytest_plugin "
+    "templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -50,6 +50,7 @@ LOADED_BY_NAME = {
     # The one table of extensions.
     ("batteries", "name"),
     ("batteries", "path"),
+    ("commands", "path"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
     # The function that the setting SCHEMAS names.
@@ -315,6 +316,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.rows.deletions"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
+    # How a long action shows how far it is.
+    further |= {"stator.logs"}
     # Processes of their own, for objects that lost many leases and for isolated actions.
     further |= {f"stator.worker.isolated.{name}" for name in ("child", "messages", "process", "surroundings")}
     for path in modules("tasks"):

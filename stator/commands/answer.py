@@ -2,8 +2,6 @@
 
 import getpass
 import os
-import sys
-import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +12,6 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS
 
 from stator.graph.durations import span
-from stator.logs import CLEAR_LINE
 from stator.rows.actions import UNDONE_WITHIN, Action
 from stator.rows.clock import moment_json
 from stator.texts import escape
@@ -34,26 +31,6 @@ def refusing(*errors: type[Exception], option: str = "") -> Iterator[None]:
         yield
     except errors as error:
         raise BadInput(f"{option}{': ' * bool(option)}{' '.join(str(error).split())}") from error
-
-
-@contextmanager
-def progress(words: str) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows on a terminal how many objects a long action has done, at most twice a second."""
-    shown, live = time.monotonic(), sys.stderr.isatty()
-
-    def show(count: int) -> None:
-        nonlocal shown
-        if live and (now := time.monotonic()) - shown > 0.5:
-            shown = now
-            sys.stderr.write(f"{CLEAR_LINE}{count:,} {words}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if live:
-            sys.stderr.write(CLEAR_LINE)
-            sys.stderr.flush()
 
 
 @dataclass(frozen=True, slots=True)

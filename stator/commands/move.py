@@ -3,10 +3,11 @@
 from argparse import ArgumentParser
 from dataclasses import replace
 
-from stator.commands.answer import Answer, BadInput, Options, actor, offer, progress, refusing
+from stator.commands.answer import Answer, BadInput, Options, actor, offer, refusing
 from stator.commands.arguments import add_label, add_pks, first_of, model_of, pks_of, rows_of, target_of
 from stator.commands.named import acted
 from stator.exceptions import ProtectedState
+from stator.logs import progress
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-from stator.commands.answer import Answer, Options, progress, refusing, table
+from stator.commands.answer import Answer, Options, refusing, table
 from stator.commands.arguments import add_label, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
@@ -20,6 +20,7 @@ from stator.db.chores import met_of
 from stator.db.interface import Operations, new_worker_id
 from stator.graph import State
 from stator.graph.failures import bounded as cut
+from stator.logs import progress
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, Options, actor, offer, progress
+from stator.commands.answer import Answer, BadInput, Options, actor, offer
 from stator.commands.arguments import (
     MAX_NUMBER,
     add_label,
@@ -18,6 +18,7 @@ from stator.commands.arguments import (
 from stator.commands.named import acted
 from stator.explain.prospects import looked_at, prospects
 from stator.graph.durations import span
+from stator.logs import progress
 from stator.overview.depths import far_future
 from stator.overview.errors import fingerprinted
 from stator.querysets import OperatorQuerySet

@@ -6,8 +6,9 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, QuerySet
 
-from stator.commands.answer import Answer, Options, actor, offer, progress, refusing, table
+from stator.commands.answer import Answer, Options, actor, offer, refusing, table
 from stator.graph.durations import seconds_of, span
+from stator.logs import progress
 from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.texts import counted

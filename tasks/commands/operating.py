@@ -13,12 +13,12 @@ from stator.commands.answer import (
     actor,
     add_length,
     offer,
-    progress,
     refusing,
     table,
 )
 from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
+from stator.logs import progress
 from stator.models import Action, Now, moment_json, moment_text
 from stator.texts import counted, nearest
 from tasks.actions.registry import declared
