@@ -13,13 +13,15 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations import AddField, AddIndex, RemoveField, RemoveIndex
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
+from stator.logs import progress
 from stator.migration_operations import TableOperation, change_rows
 from stator.rows.clock import Now
+from stator.rows.meta import field_of
 from stator.rows.state_column import USUAL_NAME
 
 logger = logging.getLogger("stator.migrations")
@@ -147,6 +149,59 @@ class KeepDueTimes(TableOperation):
     def migration_name_fragment(self) -> str:
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_due_times"
+
+
+class FillStates(TableOperation):
+    """Give rows that have just got the initial state the first state of ``states`` whose condition they meet.
+
+    ``makemigrations`` writes this operation for ``StatorMeta.adopts``. ``states`` maps what is stored for a state to a
+    condition on the columns of the table; ``at_rest`` has those that workers do not attempt. A row that meets none, or
+    that a worker has claimed already, stays as it is. No other column of the project is changed, here or when the
+    migration is reversed. Each batch of 1,000 rows is committed. When all databases are migrated, the operation can be
+    removed; ``squashmigrations`` does so.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        states: Mapping[Any, Q],
+        at_rest: Sequence[Any] = (),
+        field: str = USUAL_NAME,
+        elidable: bool = False,
+    ) -> None:
+        super().__init__(model_name)
+        vars(self)["elidable"] = elidable
+        self.states = dict(states)
+        self.at_rest = list(at_rest)
+        self.field = field
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        name, args, kwargs = super().deconstruct()
+        # Only once it is in a file: makemigrations itself leaves out operations that can be elided.
+        return name, args, {**kwargs, "elidable": True}
+
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
+        """Write the states; show on a terminal how many rows were looked at."""
+        initial = field_of(model, self.field).get_default()
+        rows = _rows(editor, model).filter(**{self.field: initial, "state_claim": None})
+        for state, condition in self.states.items():
+            if state == initial:
+                # These stay, whatever a later condition says.
+                rows = rows.exclude(condition)
+                continue
+            changes: dict[str, Any] = {self.field: state, "state_version": F("state_version") + 1}
+            rests = {"state_ready": False} if state in self.at_rest else {}
+            with progress(f"rows of {model._meta.db_table} compared with {state}") as shown:
+                change_rows(rows.filter(condition), changes | rests, shown)
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Fill the states of {self.model_name} from its other columns"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"{self.model_name.lower()}_states"
 
 
 def _rows(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> QuerySet[Model]:

@@ -233,18 +233,24 @@ class RemapState(RowOperation):
         return f"remove_{self.old}_of_{self.model_name.lower()}"
 
 
-def change_rows(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
-    """Write ``changes`` to all rows of the queryset in batches; they must take the rows out of the queryset."""
+def change_rows(
+    rows: QuerySet[Model], changes: Mapping[str, object], walked: Callable[[int], object] = lambda count: None
+) -> None:
+    """Write ``changes`` to all rows of the queryset in batches; they must take the rows out of the queryset.
+
+    ``walked`` is called with the number of rows of the table that a pass has come by.
+    """
     every: QuerySet[Model] = QuerySet(rows.model, using=rows.db).order_by("pk")
     for _ in range(PASSES):
         if not rows.exists():
             return
-        part = every
+        part, passed = every, 0
         # Batches go by key over the whole table: no index has all rows by state, so a filter would read it each time.
         while keys := list(part.values_list("pk", flat=True)[:BATCH]):
             began = monotonic()
             _move_batch(rows.filter(pk__gte=keys[0], pk__lte=keys[-1]), changes)
-            part = every.filter(pk__gt=keys[-1])
+            part, passed = every.filter(pk__gt=keys[-1]), passed + len(keys)
+            walked(passed)
             _give_way(rows.db, monotonic() - began)
 
 

@@ -1,9 +1,10 @@
 """Additions of ``manage.py makemigrations`` to Django's own changes: for removed states, and for tables in use."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from django.apps import apps
 from django.core.management.base import CommandError
 from django.core.management.commands import makemigrations, migrate
 from django.db.migrations import AddField, AddIndex, AlterField, Migration, RemoveField, RemoveIndex, autodetector
@@ -12,12 +13,13 @@ from django.db.migrations.graph import MigrationGraph
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState
 from django.db.migrations.writer import MigrationWriter
-from django.db.models import Field
+from django.db.models import Field, Q
 from django.utils.text import get_text_list
 
-from stator.adoption import AlterTableInUse, KeepDueTimes
+from stator.adoption import AlterTableInUse, FillStates, KeepDueTimes
 from stator.migration_operations import RemapState, RenameState, RowOperation
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.meta import options_of
 from stator.rows.state_column import USUAL_NAME, StateField
 
 CLASS = "class Migration(migrations.Migration):\n"
@@ -28,7 +30,7 @@ NOT_ATOMIC = """
 """
 
 # Each of these operations commits what it does, and is in a migration that is not atomic.
-BY_THEMSELVES = (RowOperation, AlterTableInUse, KeepDueTimes)
+BY_THEMSELVES = (RowOperation, AlterTableInUse, KeepDueTimes, FillStates)
 
 
 def connect() -> None:
@@ -58,8 +60,8 @@ class BatchWriter(MigrationWriter):
 
 LOSS = "WARNING: {label}: the last of these migrations removes {names}."
 ANEW = (
-    " Every row begins in the initial state, so workers do again what these columns say is done. Before you migrate, "
-    "put a migration that sets the states before the last one: see docs/how-to/adopt.rst."
+    " Every row begins in the initial state, so workers do again what these columns say is done. Say in "
+    "StatorMeta.adopts which rows have which state, and make the migrations again: see docs/how-to/adopt.rst."
 )
 RENAMED = (
     " To keep the values of {first} as the states, give the field its name and its values: {first} = "
@@ -104,10 +106,11 @@ class StateChanges(MigrationAutodetector):
                 for app, name in sorted(self.to_state.models)
                 if app == app_label and self._is_adopted(app, name)
             }
+            fills = {name: self._fill(app_label, name, model) for name, model in adoptions.items()}
             for name, model in adoptions.items():
-                self._warn_of_loss(app_label, name, model)
+                self._warn_of_loss(app_label, name, model, is_filled=fills[name] is not None)
             for migration in found if adoptions else ():
-                vars(migration)["operations"] = self._adopt(app_label, adoptions, migration.operations)
+                vars(migration)["operations"] = self._adopt(app_label, adoptions, fills, migration.operations)
             self.migrations[app_label] = [part for migration in found for part in _parts(migration)]
 
     def _is_adopted(self, app_label: str, model_name: str) -> bool:
@@ -117,7 +120,29 @@ class StateChanges(MigrationAutodetector):
             former and _state_field(model) and "state_claim" in model.fields and "state_claim" not in former.fields
         )
 
-    def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState) -> None:
+    def _fill(self, app_label: str, model_name: str, model: ModelState) -> FillStates | None:
+        """Return what gives the rows their states by ``StatorMeta.adopts``; None without it, or if they have states."""
+        # The state of a project has no StatorMeta.
+        installed = apps.all_models[app_label].get(model_name)
+        adopts = options_of(installed).adopts if installed else ()
+        place = (app_label, model_name)
+        own, former = _state_field(model), self.from_state.models[place]
+        if not adopts or own is None or own.name in former.fields or (*place, own.name) in self.renamed_fields:
+            return None
+        fields = {*former.fields, *model.fields, "pk"}
+        for state, condition in adopts:
+            for lookup in _lookups(condition):
+                if lookup.partition("__")[0] not in fields:
+                    known = ", ".join(sorted(former.fields))
+                    raise CommandError(
+                        f"{app_label}.{model.name}: StatorMeta.adopts[{state!r}] asks for {lookup!r}, but the table "
+                        f"has only {known}"
+                    )
+        states = {own.graph.states[name].value: condition for name, condition in adopts}
+        rests = [own.graph.states[name].value for name, _ in adopts if not own.graph.states[name].automatic]
+        return FillStates(model.name, states, rests, **_named(own))
+
+    def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState, *, is_filled: bool) -> None:
         """Warn if columns go: they may say which rows are done, and Django sees no rename between such fields."""
         former, place = self.from_state.models[app_label, model_name].fields, (app_label, model_name)
         renamed = {new: old for (*where, new), old in self.renamed_fields.items() if tuple(where) == place}
@@ -126,7 +151,7 @@ class StateChanges(MigrationAutodetector):
         if not lost:
             return
         own = cast("StateField", _state_field(model))
-        begins = own.name not in former and own.name not in renamed
+        begins = not is_filled and own.name not in former and own.name not in renamed
         statuses = [name for name in lost if begins and _chooses(former[name])]
         told = LOSS + ANEW * begins + RENAMED * bool(statuses)
         label, names = f"{app_label}.{model.name}", get_text_list(lost, "and")
@@ -134,9 +159,15 @@ class StateChanges(MigrationAutodetector):
         sys.stderr.write(told.format(label=label, names=names, first=first, graph=own.graph.__name__) + "\n")
 
     def _adopt(
-        self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
+        self,
+        app_label: str,
+        adoptions: dict[str, ModelState],
+        fills: Mapping[str, FillStates | None],
+        operations: Sequence[Operation],
     ) -> list[Operation]:
         """Return the operations: on the mixin's columns and indexes after others, one table after the other.
+
+        Where ``StatorMeta.adopts`` says so, the states are filled then.
 
         Columns are removed last, in a migration of their own, so that a migration before it can read them.
         """
@@ -157,7 +188,18 @@ class StateChanges(MigrationAutodetector):
                 others.append(operation)
         for name, own in found.items():
             others += _adoption(adoptions[name], self.from_state.models[app_label, name], own)
+            if fill := fills[name]:
+                others.append(fill)
         return [*others, *removals]
+
+
+def _lookups(condition: Q) -> Iterator[str]:
+    """Yield the lookups of a condition; expressions in it are left to the database."""
+    for each in condition.children:
+        if isinstance(each, Q):
+            yield from _lookups(each)
+        elif isinstance(each, tuple):
+            yield str(each[0])
 
 
 def _chooses(field: Field) -> bool:

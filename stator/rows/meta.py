@@ -16,6 +16,7 @@ from django.db.models import (
     IntegerField,
     JSONField,
     Model,
+    Q,
     QuerySet,
 )
 from django.db.models.manager import BaseManager
@@ -49,6 +50,8 @@ class ModelOptions:
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
     a third of the lease. A worker checks four times a second for leases to renew.
     ``hooks``: the options of ``StatorMeta`` that are functions.
+    ``adopts``: conditions by names of states. When a table that has rows gets the state, ``makemigrations`` writes a
+    migration that gives each row the first state whose condition it meets, or else the initial one.
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
     """
 
@@ -61,6 +64,7 @@ class ModelOptions:
     spread: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     heartbeat: str | None = None
+    adopts: tuple[tuple[str, Q], ...] = ()
     delete_manager: str | None = None
     hooks: ModelHooks = NO_HOOKS
 
@@ -171,7 +175,10 @@ def hooks_of(model: type[Model]) -> ModelHooks:
 def _kept(value: object) -> Any:
     """Return the value of an option as an immutable one."""
     if isinstance(value, dict):
-        return tuple((name, tuple(map(str, states))) for name, states in value.items())
+        # Conditions stay what they are; states may be given as such.
+        return tuple(
+            (str(name), each if isinstance(each, Q) else tuple(map(str, each))) for name, each in value.items()
+        )
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -263,6 +270,12 @@ def _troubles(model: type[Model], name: object, states: object) -> Iterator[str]
         yield f"has a value for {name!r} that is not a state"
 
 
+def _wrong_adopts(model: type[Model], value: object) -> str:
+    if not isinstance(value, dict) or not all(isinstance(condition, Q) for condition in value.values()):
+        return "must map names of states to conditions, such as Q(sent_at__isnull=False)"
+    return next(filter(None, (state_problem(graph_of(model), name) for name in value)), "")
+
+
 def _column(model: type[Model], name: object) -> Field | None:
     """Return the project's field with that name and a column; None if there is none."""
     if not isinstance(name, str) or name in (*FRAMEWORK_COLUMNS, state_field(model).name):
@@ -287,5 +300,6 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "then": _wrong_expression,
     "lease_end": _wrong_function,
     "heartbeat": _wrong_seconds,
+    "adopts": _wrong_adopts,
     "delete_manager": _wrong_manager,
 }

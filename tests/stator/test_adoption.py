@@ -2,15 +2,19 @@
 
 from datetime import timedelta
 from threading import Event, Thread
+from uuid import uuid4
 
 import pytest
 from django.core.management.base import CommandError
 from django.db import connection, models, transaction
+from django.db.migrations import Migration, RunSQL
+from django.db.migrations.optimizer import MigrationOptimizer
 from django.db.migrations.writer import MigrationWriter
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
-from stator import adoption
+from stator import adoption, migration_operations
+from stator.adoption import FillStates
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
@@ -147,6 +151,97 @@ def test_table_that_is_never_free_is_left_as_it_was_with_one_sentence(trunk, hel
     with pytest.raises(CommandError, match=f"locks on the table {TABLE} for 0 s.*End them, then migrate again"):
         apply(generated(trunk, before()), before())
     assert columns_and_indexes() == plain
+
+
+SENT = ("sent_at", models.DateTimeField(null=True))
+TRIES = ("tries", models.IntegerField(default=0))
+FILL = FillStates("Trunk", {"done": models.Q(sent_at__isnull=False), "fresh": models.Q(tries=7)}, ["done"])
+
+
+@pytest.fixture
+def trunk_with_times():
+    """The model, its former one, the migrations of its columns, and the state of the project after them."""
+    with table_to_adopt(SENT, TRIES) as model:
+        former = before(SENT, TRIES).apps.get_model("testapp", "Trunk")
+        migrations = generated(model, before(SENT, TRIES))
+        # The columns stay; the model of the test has them not.
+        [columns] = [migration for migration in migrations if not migration.atomic]
+        yield model, former, [columns]
+
+
+def fill(fill, state):
+    """Apply the operation as ``migrate`` does, and reverse it."""
+    with connection.schema_editor(atomic=False) as editor:
+        fill.database_forwards("testapp", editor, state, state)
+
+
+def test_rows_get_the_first_state_whose_condition_they_meet_or_stay_in_the_initial_one(trunk_with_times):
+    model, former, migrations = trunk_with_times
+    now = timezone.now()
+    sent, open_one, tried = (former.objects.create(sent_at=at, tries=n) for at, n in ((now, 7), (None, 0), (None, 7)))
+    fill(FILL, apply(migrations, before(SENT, TRIES)))
+    found = {each.pk: (each.state, each.state_ready, each.state_version) for each in model.objects.all()}
+    assert found[sent.pk][:2] == ("done", False)
+    assert found[open_one.pk] == found[tried.pk] == ("fresh", True, found[sent.pk][2] - 1)
+
+
+def test_condition_of_the_initial_state_keeps_rows_from_later_ones(trunk_with_times):
+    model, former, migrations = trunk_with_times
+    stays = former.objects.create(sent_at=timezone.now(), tries=7)
+    goes = former.objects.create(sent_at=timezone.now())
+    fill(FillStates("Trunk", dict(reversed(FILL.states.items())), ["done"]), apply(migrations, before(SENT, TRIES)))
+    assert dict(model.objects.values_list("pk", "state")) == {stays.pk: "fresh", goes.pk: "done"}
+
+
+def test_row_that_a_worker_has_claimed_or_moved_already_stays(trunk_with_times):
+    model, former, migrations = trunk_with_times
+    for _ in range(2):
+        former.objects.create(sent_at=timezone.now())
+    state = apply(migrations, before(SENT, TRIES))
+    claimed = model.objects.order_by("pk").first()
+    execute(f"UPDATE {TABLE} SET state_claim = '{uuid4().hex}' WHERE id = {claimed.pk}")
+    fill(FILL, state)
+    assert dict(model.objects.values_list("pk", "state")) == {claimed.pk: "fresh", claimed.pk + 1: "done"}
+
+
+def test_states_are_filled_in_batches_again_after_an_interruption_and_the_old_column_stays(
+    trunk_with_times, monkeypatch
+):
+    model, former, migrations = trunk_with_times
+    now = timezone.now()
+    former.objects.bulk_create(former(sent_at=now, label=str(number)) for number in range(25))
+    state = apply(migrations, before(SENT, TRIES))
+    monkeypatch.setattr(migration_operations, "BATCH", 10)
+    batches = []
+
+    def interrupted(rows, changes):
+        batches.append(rows.count())
+        if len(batches) == 2:
+            raise KeyboardInterrupt
+        return write(rows, changes)
+
+    write = migration_operations._write
+    monkeypatch.setattr(migration_operations, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fill(FILL, state)
+    assert model.objects.filter(state="done").count() == 10
+    fill(FILL, state)
+    assert model.objects.filter(state="done").count() == 25
+    unapply(migrations, before(SENT, TRIES))
+    assert set(former.objects.values_list("sent_at", flat=True)) == {now}
+
+
+def test_migration_that_fills_states_can_be_written_and_squashed():
+    migration = Migration("0003_states", "testapp")
+    migration.operations = [FILL]
+    names = {}
+    exec(MigrationWriter(migration).as_string(), names)
+    [read] = names["Migration"].operations
+    assert (read.states, read.at_rest) == (FILL.states, ["done"])
+    # makemigrations optimizes what it has made, and squashmigrations what it has read.
+    other = RunSQL("SELECT 1")
+    assert MigrationOptimizer().optimize([other, FILL], "testapp") == [other, FILL]
+    assert MigrationOptimizer().optimize([other, read], "testapp") == [other]
 
 
 EARLIER = (

@@ -1,11 +1,9 @@
 """The mixin comes to a table with rows and leaves it again, by the commands that a project would run."""
 
-from pathlib import Path
 from time import monotonic
 
 import pytest
 
-from tests.docs.following import blocks_of
 from tests.projects import temporary_project
 from tests.sizes import size
 
@@ -92,9 +90,11 @@ from django.db import models
 
 class Invoice(models.Model):
     paid_at = models.DateTimeField(null=True)
+    labels = models.ManyToManyField("self")
 """
 MANAGED_INVOICE = """
 from django.db import models
+from django.db.models import Q
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
@@ -109,51 +109,56 @@ class InvoiceGraph(StateGraph):
 
 class Invoice(StatorModel):
     state = StateField(InvoiceGraph, db_default="unpaid")
-    paid_at = models.DateTimeField(null=True)
+    {columns}
+
+    class StatorMeta:
+        adopts = {{"sent": Q({lookup}=False)}}
 """
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "adopt.rst"
-BACKFILL = "shop/migrations/0003_finish_old_rows.py"
 
 
-def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
-    """Of three rows one is not paid, one was paid lately and one long ago."""
-    migration, line = (block.text for block in blocks_of(HOW_TO) if block.caption.startswith(BACKFILL))
+def test_large_table_gets_its_states_from_its_columns_by_makemigrations(tmp_path):
+    """Two of three rows are paid; the column says so, and goes after that."""
     with temporary_project(tmp_path) as shop:
         shop.begin("shop")
         shop.write("shop/models.py", INVOICE)
         shop.make_tables("shop")
         paid = f"CASE mod(n, 3) WHEN 1 THEN {days_ago(shop, 10)} WHEN 2 THEN {days_ago(shop, 40)} END"
         shop.execute(f"INSERT INTO shop_invoice (paid_at) SELECT {paid} FROM ({NUMBERS.format(rows=ROWS)}) AS numbers")
-        shop.write("shop/models.py", MANAGED_INVOICE)
-        shop.manage("makemigrations", "shop", "--name", "invoice_state")
-        migrate(shop, "shop")
-        assert states(shop, "invoice") == [("unpaid", ROWS)]
-        unpaid, lately, long_ago = ROWS // 3, -(-ROWS // 3), ROWS - ROWS // 3 - -(-ROWS // 3)
+        times = shop.execute("SELECT id, paid_at FROM shop_invoice ORDER BY id")
+        unpaid = ROWS // 3
 
-        shop.write(BACKFILL, migration)
-        migrate(shop, "shop")
-        ready = "SELECT state, count(*) FROM shop_invoice WHERE state_ready GROUP BY state"
-        assert shop.execute(ready) == [("unpaid", unpaid)]
-        assert shop.manage("check", "--database", "default").startswith("System check identified no issues (")
-        shop.manage("stator", "preview", "shop.Invoice", "--limit", "200")
-        assert shop.execute("SELECT count(*) FROM shop_invoice WHERE state_attempts > 0") == [(0,)]
-        run(shop)
-        # Time counts from the migration, so nothing is old enough to be deleted.
-        assert states(shop, "invoice") == [("sent", lately + long_ago), ("unpaid", unpaid)]
-        attempted = "SELECT state, state_attempts, count(*) FROM shop_invoice GROUP BY 1, 2 ORDER BY 1"
-        assert shop.execute(attempted) == [("sent", 0, lately + long_ago), ("unpaid", 1, unpaid)]
+        shop.write("shop/models.py", MANAGED_INVOICE.format(columns="", lookup="payed_at__isnull"))
+        refusal = shop.manage("makemigrations", "shop", code=1)
+        assert "StatorMeta.adopts['sent'] asks for 'payed_at__isnull', but the table has only" in refusal
+
+        # The columns of each kind go in a migration after the one that fills the states.
+        shop.write("shop/models.py", MANAGED_INVOICE.format(columns="", lookup="paid_at__isnull"))
+        said = shop.manage("makemigrations", "shop", "--name", "state")
+        assert "the last of these migrations removes paid_at and labels." in said
+        assert "Every row begins in the initial state" not in said
+        first, second = (shop.read(f"shop/migrations/{name}.py") for name in ("0002_state", "0003_state"))
+        assert (first.count("FillStates("), first.count("RemoveField"), first.count("atomic = False")) == (1, 0, 1)
+        assert second.count("RemoveField(") == 2
 
         migrate(shop, "shop", "0002")
-        (former,) = [text for text in migration.splitlines() if "update(" in text]
-        *_, another = line.strip().splitlines()
-        changed = migration.replace(former.strip(), another).replace("import Max", "import F, Max")
-        shop.write(BACKFILL, changed)
-        migrate(shop, "shop")
-        run(shop)
-        assert states(shop, "invoice") == [("sent", lately), ("unpaid", unpaid)]
-
+        assert states(shop, "invoice") == [("sent", ROWS - unpaid), ("unpaid", unpaid)]
+        assert shop.execute("SELECT state, count(*) FROM shop_invoice WHERE state_ready GROUP BY state") == [
+            ("unpaid", unpaid)
+        ]
         migrate(shop, "shop", "0001")
-        assert (shop.indexes("shop_invoice"), shop.columns("shop_invoice")) == ([], ["id", "paid_at"])
+        assert shop.execute("SELECT id, paid_at FROM shop_invoice ORDER BY id") == times
+
+        migrate(shop, "shop")
+        assert states(shop, "invoice") == [("sent", ROWS - unpaid), ("unpaid", unpaid)]
+        assert shop.manage("check", "--database", "default").startswith("System check identified no issues (")
+        shop.manage("stator", "preview", "shop.Invoice", "--limit", "200")
+        run(shop)
+        # Time counts from the migration, so nothing is old enough to be deleted.
+        attempted = "SELECT state, state_attempts, count(*) FROM shop_invoice GROUP BY 1, 2 ORDER BY 1"
+        assert shop.execute(attempted) == [("sent", 0, ROWS - unpaid), ("unpaid", 1, unpaid)]
+        # Without the option nothing is left to migrate.
+        shop.write("shop/models.py", MANAGED_INVOICE.partition("    class StatorMeta")[0].format(columns=""))
+        shop.manage("makemigrations", "--check", "shop")
 
 
 def days_ago(shop, days):
