@@ -18,6 +18,7 @@ EXTENSIONS = (
     "stator.extensions.stats",
     "stator.extensions.partitions",
     "stator.extensions.tracing",
+    "stator.extensions.adopt",
 )
 
 

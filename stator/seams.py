@@ -55,6 +55,8 @@ class Extension:
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
+    ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
+    has is in ``stator/commands/__init__.py``.
     """
 
     name: str
@@ -63,3 +65,4 @@ class Extension:
     around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
     moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
     end: Callable[[Settings], object] = lambda settings: None
+    commands: tuple[str, ...] = ()

@@ -1,8 +1,11 @@
 """The subcommands of ``manage.py stator``, one module each: HELP, add_arguments(parser), run(options) -> Answer."""
 
 from argparse import ArgumentParser
-from typing import Protocol
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
 
+from stator.batteries import extensions
 from stator.commands import (
     doctor,
     errors,
@@ -41,4 +44,11 @@ _MODULES: tuple[Subcommand, ...] = (
     status, explain, errors, graph, retry, unlock, pause, resume, move, undo, send, preview, workers, prune, doctor,
     statements,
 )  # fmt: skip
-SUBCOMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+
+
+@cache
+def subcommands() -> dict[str, Subcommand]:
+    """Return the subcommands by their names, those of extensions last."""
+    paths = [path for extension in extensions() for path in extension.commands]
+    further = [cast(Subcommand, import_module(path)) for path in paths]
+    return {module.__name__.rpartition(".")[2]: module for module in (*_MODULES, *further)}

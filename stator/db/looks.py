@@ -57,6 +57,15 @@ def bounded(using: str, lock: float = LOCK, most: float = MOST) -> Iterator[None
         yield
 
 
+@contextmanager
+def reading(using: str) -> Iterator[None]:
+    """Read in one transaction in which the database refuses to write; within another transaction it does not refuse."""
+    connection = connections[using]
+    statements = capabilities_of(connection).statements
+    with import_module(statements).reading(connection):
+        yield
+
+
 def holders(using: str) -> dict[str, Holder]:
     """Return, by the name of each table for whose lock readers wait, who holds it; empty if the server cannot say."""
     connection: Any = connections[using]

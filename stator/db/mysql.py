@@ -146,6 +146,17 @@ def parts_of(operations: Operations) -> Parts:
 
 
 @contextmanager
+def reading(connection: Any) -> Iterator[None]:
+    """Have a block in a transaction that cannot write, unless another one is open already."""
+    connection.ensure_connection()
+    if not connection.in_atomic_block:
+        # For the next transaction only.
+        send(connection, "SET TRANSACTION READ ONLY")
+    with portable.reading(connection):
+        yield
+
+
+@contextmanager
 def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
     """Limit the seconds that statements of a block wait for locks, rounded up, and those that they take."""
     connection.ensure_connection()

@@ -20,3 +20,8 @@ def parts_of(operations: Operations) -> Parts:
 def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> AbstractContextManager[object]:
     """Return a block that keeps an open transaction usable; a vendor also limits the seconds of its statements."""
     return transaction.atomic(using=connection.alias) if connection.in_atomic_block else nullcontext()
+
+
+def reading(connection: BaseDatabaseWrapper) -> AbstractContextManager[object]:
+    """Return a transaction for a block that only reads; a vendor also has the database refuse writes in it."""
+    return transaction.atomic(using=connection.alias)

@@ -177,6 +177,16 @@ def parts_of(operations: Operations) -> Parts:
 
 
 @contextmanager
+def reading(connection: Any) -> Iterator[None]:
+    """Have a block in a transaction that cannot write, unless another one is open already."""
+    outer = connection.in_atomic_block
+    with atomic(using=connection.alias):
+        if not outer:
+            send(connection, "SET TRANSACTION READ ONLY", ())
+        yield
+
+
+@contextmanager
 def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
     """Limit the seconds that statements of a block wait for locks and take, in a transaction or a part of one."""
     outer = connection.in_atomic_block

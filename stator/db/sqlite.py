@@ -71,6 +71,22 @@ def parts_of(operations: Operations) -> Parts:
     return portable.parts_of(operations)._replace(transactions=SqliteTransactions(operations))
 
 
+@contextmanager
+def reading(connection: Any) -> Iterator[None]:
+    """Have a block in which the connection cannot write, unless a transaction is open already."""
+    if connection.in_atomic_block:
+        yield
+        return
+    connection.ensure_connection()
+    # Without a transaction: one that begins as IMMEDIATE would be refused, and would keep other programs from writing.
+    connection.connection.execute("PRAGMA query_only = 1")
+    try:
+        yield
+    finally:
+        if connection.connection is not None:
+            connection.connection.execute("PRAGMA query_only = 0")
+
+
 # Instructions of SQLite between two looks at the clock: about a millisecond.
 INSTRUCTIONS = 10_000
 

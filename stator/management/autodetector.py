@@ -140,7 +140,7 @@ class StateChanges(MigrationAutodetector):
                     )
         states = {own.graph.states[name].value: condition for name, condition in adopts}
         rests = [own.graph.states[name].value for name, _ in adopts if not own.graph.states[name].automatic]
-        return FillStates(model.name, states, rests, **_named(own))
+        return FillStates(model.name, states, rests, own.name)
 
     def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState, *, is_filled: bool) -> None:
         """Warn if columns go: they may say which rows are done, and Django sees no rename between such fields."""

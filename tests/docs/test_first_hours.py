@@ -14,7 +14,9 @@ INSTALLED = {"pip install django-stator": "", "pip install 'django-stator[backen
 
 # The pages use SQLite whatever this run uses.
 @pytest.mark.sqlite
-@pytest.mark.parametrize("page", ["how-to/payment", "how-to/events", "how-to/from-celery", "guides/django-tasks"])
+@pytest.mark.parametrize(
+    "page", ["how-to/adopt", "how-to/payment", "how-to/events", "how-to/from-celery", "guides/django-tasks"]
+)
 def test_page_is_followed_without_an_edit(page: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path / "site"
     folder.mkdir()

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Pages that a reader follows from an empty folder, in test_first_hours.py.
-FOLLOWED = ("payment", "events", "from-celery")
+FOLLOWED = ("adopt", "payment", "events", "from-celery")
 PAGES = sorted([*(DOCS / "how-to").glob("*.rst"), *(DOCS / "concepts").glob("*.rst"), DOCS / "faq.rst"])
 
 

@@ -36,7 +36,7 @@ QUESTIONS = [
     (
         "How do I add it to a table with 200,000 rows?",
         "how-to/adopt",
-        "Adopt the mixin on a large table",
+        "Adopt a table that has a status",
         "large table",
     ),
     ("How do I rename a state that rows are in?", "how-to/change-a-graph", "Rename a state", "rename state"),

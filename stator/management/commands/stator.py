@@ -2,7 +2,7 @@
 
 from django.core.management.base import CommandParser
 
-from stator.commands import SUBCOMMANDS
+from stator.commands import subcommands
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import check_database_name
 from stator.terminal import TerminalCommand
@@ -18,7 +18,7 @@ class Command(TerminalCommand):
         """Add the subcommands; all take ``--json`` and ``--database``."""
         chosen = self.add_group(parser, "subcommand")
         database = "Use this database instead of where the routers write each model."
-        for name, module in SUBCOMMANDS.items():
+        for name, module in subcommands().items():
             part = self.add_subcommand(chosen, name, module.HELP, module.run)
             part.add_argument("--database", metavar="ALIAS", help=database)
             module.add_arguments(part)

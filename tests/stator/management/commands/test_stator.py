@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 import pytest
 from django.core.management import call_command
 
-from stator.commands import SUBCOMMANDS
+from stator.commands import subcommands
 from tests.commanding import line_at_a_terminal
 from tests.sizes import PATIENCE
 from tests.stator.commands.errands import LABEL
@@ -33,7 +33,7 @@ def test_refusal_on_the_command_line_has_exit_code_2_and_no_traceback(subprocess
 
 
 def test_every_subcommand_has_help():
-    for name, module in SUBCOMMANDS.items():
+    for name, module in subcommands().items():
         out = io.StringIO()
         with redirect_stderr(out), pytest.raises(SystemExit) as ended:
             call_command("stator", name, "--help", stdout=out)

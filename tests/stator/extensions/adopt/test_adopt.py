@@ -1,0 +1,282 @@
+"""``stator adopt`` in a project of its own: the report, the module that it writes, and its refusals."""
+
+import json
+import re
+
+import pytest
+
+from tests.projects import temporary_project
+
+MODELS = """
+from django.contrib.contenttypes.models import ContentType
+from django.db import models
+
+
+class Invoice(models.Model):
+    class Status(models.TextChoices):
+        NEW = "new"
+        SENDING = "sending"
+        SENT = "sent", "Sent to the customer"
+        FAILED = "failed"
+
+    status = models.CharField(max_length=20, choices=Status, default=Status.NEW)
+    total = models.IntegerField(default=0)
+    updated_at = models.DateTimeField()
+
+
+class Mail(models.Model):
+    SENT, FAILED, QUEUED = range(3)
+    CHOICES = [(SENT, "sent"), (FAILED, "failed"), (QUEUED, "queued")]
+    status = models.PositiveSmallIntegerField(choices=CHOICES, null=True)
+
+
+class InvoiceLog(models.Model):
+    invoice = models.ForeignKey(Invoice, models.CASCADE)
+    status = models.CharField(max_length=20)
+
+
+class InvoiceLine(models.Model):
+    # Has a status of its own, and is no history.
+    invoice = models.ForeignKey(Invoice, models.CASCADE)
+    status = models.CharField(max_length=20)
+
+
+class InvoiceMove(models.Model):
+    invoice = models.ForeignKey(Invoice, models.CASCADE)
+    old_status = models.CharField(max_length=20)
+    new_status = models.CharField(max_length=20)
+
+
+class AuditEntry(models.Model):
+    content_type = models.ForeignKey(ContentType, models.CASCADE)
+    object_id = models.BigIntegerField()
+    changes = models.JSONField()
+
+
+class SavedVersion(models.Model):
+    content_type = models.ForeignKey(ContentType, models.CASCADE)
+    object_id = models.CharField(max_length=191)
+    serialized_data = models.TextField()
+"""
+
+SEND = """
+from shop.models import Invoice, Mail
+
+
+def send():
+    for invoice in Invoice.objects.filter(status="new"):
+        invoice.status = "sending"
+        invoice.save()
+        try:
+            post(invoice)
+        except OSError:
+            invoice.status = Invoice.Status.FAILED
+        else:
+            invoice.status = "sent"
+        invoice.save()
+
+
+def void(pk):
+    Invoice.objects.filter(pk=pk).update(status="void")
+
+
+def deliver():
+    Mail.objects.filter(status=Mail.QUEUED).update(status=Mail.SENT)
+"""
+
+FILL = """
+from datetime import timedelta
+from django.contrib.contenttypes.models import ContentType
+from django.utils import timezone
+from shop.models import *
+
+now = timezone.now()
+rows = [("sent", 1)] * 30 + [("sending", 41)] * 5 + [("new", 0)] * 10 + [("Sent", 90)]
+invoices = [Invoice.objects.create(status=status, updated_at=now - timedelta(days=days)) for status, days in rows]
+Mail.objects.bulk_create([*(Mail(status=0) for _ in range(9)), Mail(status=2), Mail()])
+first, second = invoices[:2]
+for one in (first, second):
+    for status in ("new", "sending", "sent"):
+        InvoiceLog.objects.create(invoice=one, status=status)
+    InvoiceLine.objects.create(invoice=one, status="packed")
+    InvoiceLine.objects.create(invoice=one, status="shipped")
+InvoiceMove.objects.create(invoice=first, old_status="sent", new_status="failed")
+kind, other = ContentType.objects.get_for_model(Invoice), ContentType.objects.get_for_model(Mail)
+for change in (["failed", "new"], ["None", "new"]):
+    AuditEntry.objects.create(content_type=kind, object_id=first.pk, changes={"status": change, "total": ["1", "2"]})
+AuditEntry.objects.create(content_type=other, object_id=1, changes={"status": ["2", "0"]})
+for status in ("sending", "new"):
+    text = '[{"fields": {"status": "%s", "total": 1}}]' % status
+    SavedVersion.objects.create(content_type=kind, object_id=str(first.pk), serialized_data=text)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(django_db_blocker, tmp_path_factory):
+    """A project with rows, code that writes their status, and tables with what it was."""
+    with django_db_blocker.unblock(), temporary_project(tmp_path_factory.mktemp("adopt")) as made:
+        made.begin("shop")
+        made.write("shop/models.py", MODELS)
+        made.write("shop/send.py", SEND)
+        made.write("shop/tests/test_send.py", "Invoice.objects.update(status='sent')")
+        made.write("shop/migrations/0009_old.py", "def f(apps):\n    Invoice.objects.update(status='old')")
+        made.write("shop/broken.py", "invoice.status = 'sent'\nif")
+        (made.folder / "shop/migrations/0009_old.py").unlink()
+        made.make_tables("shop")
+        made.manage("shell", "-c", FILL)
+        yield made
+
+
+def asked(project, *arguments):
+    return json.loads(project.manage("stator", "adopt", *arguments, "--json"))
+
+
+def test_report_has_values_with_rows_ages_and_what_nothing_moves(project):
+    found = asked(project, "shop.Invoice.status")
+    values = {each["value"]: (each["rows"], each["unmoved"]) for each in found["values"]}
+    assert values == {"sent": (30, 30), "sending": (5, 5), "new": (10, 0), "Sent": (1, 1)}
+    assert found["ages"]["name"] == "updated_at"
+    [oldest] = [each["oldest"] for each in found["values"] if each["value"] == "sending"]
+    assert oldest == pytest.approx(41 * 86400, abs=3600)
+    assert found["rows"]["whole"]
+
+
+def test_report_has_the_places_of_the_projects_code_that_write_the_column(project):
+    found = asked(project, "shop.Invoice.status")
+    writes = [(each["line"], each["sources"], each["targets"]) for each in found["writes"]]
+    assert writes == [
+        (7, ["new"], ["sending"]), (12, ["sending"], ["failed"]), (14, ["sending"], ["sent"]), (19, None, ["void"]),
+    ]  # fmt: skip
+    assert {each["file"] for each in found["writes"]} == {"shop/send.py"}
+    [skipped] = found["code"]["skipped"]
+    assert skipped.startswith("shop/broken.py: ")
+
+
+def test_report_has_the_moves_that_other_tables_have_recorded(project):
+    found = asked(project, "shop.Invoice.status")
+    moves = {each["label"]: each["moves"] for each in found["histories"]}
+    assert moves == {
+        "shop.InvoiceLog": [["sending", "sent", 2], ["new", "sending", 2]],
+        "shop.InvoiceMove": [["sent", "failed", 1]],
+        "shop.AuditEntry": [["failed", "new", 1]],
+        "shop.SavedVersion": [["sending", "new", 1]],
+    }
+
+
+def test_proposed_graph_joins_the_evidence_and_says_what_it_assumes(project):
+    graph = asked(project, "shop.Invoice.status")["graph"]
+    assert graph["initial"] == "new"
+    assert [each["name"] for each in graph["states"]] == ["new", "sending", "sent", "failed", "Sent", "void"]
+    ways = {(each["source"], each["target"]): (each["recorded"], each["assumed"]) for each in graph["transitions"]}
+    assert ways == {
+        ("new", "sending"): (2, False), ("new", "Sent"): (0, True), ("new", "void"): (0, True),
+        ("sending", "new"): (1, False), ("sending", "sent"): (2, False), ("sending", "failed"): (0, False),
+        ("sent", "failed"): (1, False), ("failed", "new"): (1, False),
+    }  # fmt: skip
+
+
+def test_report_asks_what_only_a_person_can_decide(project):
+    text = "\n".join(asked(project, "shop.Invoice.status")["decisions"])
+    for part in (
+        "5 in sending, 100 % of its rows, have not moved for 1 d, the oldest for 41 d",
+        "'Sent' is not in choices; 1 row with it, and it is nearly 'sent'. Is it a state, or a mistake?",
+        "'void' is not in choices; no row has it, but code or a history does",
+        "From which states may these write? The code does not show it: shop/send.py:19.",
+        "assumed: new to Sent, new to void",
+        "Recorded, but not seen in the code: sending to new, sent to failed, failed to new.",
+        "Shall workers move what is in new? Then handle_new does what is done at shop/send.py:7.",
+    ):
+        assert part in text
+    of_mails = asked(project, "shop.Mail.status")["decisions"]
+    assert of_mails[:2] == [
+        "No column has a time, so nobody can see what is stuck. Stator adds state_changed, which begins now.",
+        "1 row with NULL: do they begin in queued, or stay outside (null=True)?",
+    ]
+
+
+def test_states_of_numbers_are_named_by_their_constants(project):
+    graph = asked(project, "shop.Mail.status")["graph"]
+    assert [(each["name"], each["value"]) for each in graph["states"]] == [("sent", 0), ("failed", 1), ("queued", 2)]
+    assert graph["initial"] == "queued"
+
+
+def test_report_for_people_has_the_same(project):
+    printed = project.manage("stator", "adopt", "shop.Invoice.status")
+    for line in (
+        "shop.Invoice.status, a CharField in database 'default': 46 rows. Nothing was changed.",
+        "  shop/send.py:14  assignment  sending -> sent",
+        "  shop.InvoiceLog: versions of each Invoice, in the order of their keys; all 6 rows",
+        "      sending = State(externally_progressed=True)",
+        "      sending.transitions_to(sent)  # recorded 2 times; shop/send.py:14",
+    ):
+        assert line in printed.splitlines()
+
+
+IMPORTS = """
+from django.db import models
+from stator import StateField, StatorModel
+from shop.graphs import InvoiceGraph
+from shop.mail_graphs import MailGraph
+"""
+
+
+def test_written_modules_take_the_place_of_the_columns_and_pass_the_checks(project):
+    """Nothing stored changes, whatever type the column has, and rows are in the states of their values."""
+    fields = {}
+    for label, path in (("shop.Invoice", "shop/graphs.py"), ("shop.Mail", "shop/mail_graphs.py")):
+        printed = project.manage("stator", "adopt", f"{label}.status", "--write", path)
+        assert printed.splitlines()[-1].startswith(f"Written to {path}.")
+        fields[label] = asked(project, f"{label}.status")["graph"]["field"]
+    assert fields["shop.Invoice"] == "status = StateField(InvoiceGraph, max_length=20)"
+    managed, before = MODELS, project.execute("SELECT id, status FROM shop_mail ORDER BY id")
+    for name, field in fields.items():
+        model = name.partition(".")[2]
+        managed = re.sub(
+            rf"(class {model}\()models.Model(\):.*?\n)    status = [^\n]+",
+            rf"\1StatorModel\2    {field}",
+            managed,
+            count=1,
+            flags=re.DOTALL,
+        )
+    project.write("shop/models.py", IMPORTS + managed)
+    try:
+        assert project.manage("check", "--fail-level", "WARNING").startswith("System check identified no issues")
+        project.manage("makemigrations", "shop")
+        project.manage("migrate")
+        assert project.execute("SELECT id, status FROM shop_mail ORDER BY id") == before
+        counts = "from shop.models import *; print(Mail.stator.counts(), Invoice.stator.counts())"
+        said = project.manage("shell", "-c", counts)
+        assert "'sent': 9, 'failed': 0, 'queued': 1, 'unmanaged': 1" in said
+        assert "'new': 10, 'sending': 5, 'sent': 30, 'failed': 0, 'Sent': 1, 'void': 0" in said
+        again = project.manage("stator", "adopt", "shop.Invoice.status", code=2)
+        assert "shop.Invoice is managed already; see manage.py stator status shop.Invoice" in again
+    finally:
+        project.manage("migrate", "shop", "0001")
+        project.write("shop/models.py", MODELS)
+    again = project.manage("stator", "adopt", "shop.Invoice.status", "--write", "shop/graphs.py", code=2)
+    assert "--write 'shop/graphs.py' exists; name a new file" in again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["shop.Invoice"], "'shop.Invoice' must be app.Model.column; shop.Invoice has status"),
+        (["shop.Invoce.status"], "'shop.Invoce' is not a model; did you mean shop.Invoice?"),
+        (["Invoice.status"], "'Invoice.status' must be app.Model.column"),
+        (["shop.Invoice.statu"], "shop.Invoice has no column 'statu'; did you mean 'status'?"),
+        (
+            ["shop.Invoice.updated_at"],
+            "shop.Invoice.updated_at is a DateTimeField; a status is a text or an integer; shop.Invoice has status",
+        ),
+        (["auth.User.last_name"], "auth.User.last_name has no values: no row, no choices, no write in the code"),
+        (["shop.Invoice.status", "--by", "total"], "--by 'total' is not a DateTimeField of shop.Invoice"),
+        (["shop.Invoice.status", "--rows", "0"], "--rows 0 must be above 0"),
+        (["shop.Invoice.status", "--write", "graphs.txt"], "--write 'graphs.txt' must be the name of a module"),
+        (["shop.Invoice.status", "--write", "no/graphs.py"], "--write 'no/graphs.py': there is no folder 'no'"),
+        (["shop.Invoice.status", "--database", "none"], "--database 'none' is not in DATABASES"),
+    ],
+)
+def test_bad_arguments_get_one_line(project, arguments, line):
+    printed = project.manage("stator", "adopt", *arguments, code=2)
+    assert line in printed
+    assert len(printed.strip().splitlines()) == 1
