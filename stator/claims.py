@@ -14,22 +14,21 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, router, transaction
-from django.db.models import Expression, Field, Model, QuerySet
+from django.db import DatabaseError, IntegrityError, router, transaction
+from django.db.models import Expression, Field, Model, Q, QuerySet
 
 from stator.conf import latest_settings
-from stator.db import inserts, operations_for, single_statement
+from stator.db import inserts, operations_for, program_claims
 from stator.db.chores import mark_ready
 from stator.db.claims import take, with_events
 from stator.db.conditions import CLAIM
 from stator.db.inserts import Insertion
-from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
+from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.repeat import retrying
 from stator.db.retry import OUTAGES, is_retryable
-from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State
@@ -40,13 +39,13 @@ from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.signals import announce
+from stator.statements import Statement
 from stator.worker.announcements import tell
 
 __all__ = [
-    "OUTAGES", "Claim", "Failure", "Insertion", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released",
-    "Renewal", "Row", "Shape", "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe",
-    "end", "find", "find_many", "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved",
-    "of_instance", "preparing",
+    "OUTAGES", "Claim", "Failure", "Insertion", "LeaseLost", "Outcome", "Released", "Row", "Waiting", "Written",
+    "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find", "find_many", "first_of_each", "hold",
+    "insert_at_once", "is_retryable", "longest_lease", "moved", "of_instance", "preparing",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
@@ -113,17 +112,28 @@ def claim(
 def claim_at_once(
     model: type[Model],
     key: Hashable,
-    shape: Callable[[], Shape],
+    limit: int,
     *,
+    pick: Pick,
+    lease: Callable[[], Expression],
+    also: Statement,
     values: Mapping[str, object],
+    among: Pick | None = None,
     worker: str = "",
     using: str | None = None,
 ) -> tuple[list[Claim], bool]:
-    """Claim rows and insert their records in one statement; return the claims, in no order, and the ``flag``.
+    """Claim rows like :func:`claim` in one statement; return the claims, in no order, and the ``stator_flag``.
 
     If it returns no claims, call :func:`claim`: the database cannot do this, nothing is ready, or the case is unusual.
-    The statement is compiled once for each ``key``. ``shape``: returns the parts of the statement, see
-    :class:`~stator.db.single_statement.Shape`. ``values``: the values of its parameters.
+    The statement is compiled once for each ``key`` and ``limit``; only then are the other arguments read.
+
+    ``pick``: also annotates the rows. If one is ``stator_odd``, it needs more than this statement, and none is claimed;
+    the claim returns whether all rows have the ``stator_flag``.
+    ``lease``: returns the moment until which each row is held.
+    ``also``: continues the WITH, with what the program keeps of its claims; it reads the claimed rows in ``done``.
+    ``values``: the values of the parameters.
+    ``among``: as in :func:`claim`; only its first rows are searched, and if fewer than ``limit`` of them match, none is
+    claimed.
     """
     operations = _operations(model, using, worker)
     if not operations.capabilities.writes_in_with:
@@ -131,7 +141,9 @@ def claim_at_once(
     token = new_token(operations.worker_id)
     # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
-    found, flag, since = single_statement.claim(operations, key, shape, token, values)
+    found, flag, since = program_claims.claim(
+        operations, key, pick, lease, token, limit, values, also=also, among=among
+    )
     states, own = operations.state_field.states, operations.state_field.attname
     claims = [Claim(operations.part_with(row), row, states[row.__dict__[own]], token, since) for row in found]
     return with_events(claims), flag
@@ -183,22 +195,27 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
 def hold(
     claim: Claim,
     key: Hashable,
-    build: Callable[..., Renewal],
+    build: Callable[..., tuple[Expression, Q]],
     values: Mapping[str, object],
     fields: Mapping[str, Field],
+    *,
+    also: Statement,
+    then: Callable[[], None],
+    returned: tuple[str, ...] = (),
 ) -> Row | None:
-    """Renew a lease, and change the program's record of the claim.
+    """Renew a lease; return the database's time, the end of the lease, and the ``returned`` columns.
 
-    Return the database's time, the end of the lease, and the renewal's ``returned`` columns. Return None if the claim
-    has ended, its lease ran out, or its row does not meet the renewal's condition.
+    Return None if the claim has ended, its lease ran out, or its row does not meet the condition.
 
-    ``build``: returns the :class:`~stator.db.single_statement.Renewal` for these values, or for parameters in their
+    ``build``: returns the end of the lease and the condition of the row for these values, or for parameters in their
     places: if the database can do it with one statement, that is compiled once for each ``key``.
     ``fields``: the fields that convert the values.
+    ``also``: continues the WITH of that statement, with what the program keeps of its claim; it reads ``done``.
+    ``then``: writes the same by statements of its own, in the transaction that has renewed the lease.
     """
     if claim.operations.capabilities.writes_in_with:
-        return single_statement.hold(claim, key, build, values, fields)
-    return _hold(claim.operations, claim, build(**values))
+        return program_claims.hold(claim, key, build, values, fields, also=also, returned=returned)
+    return _hold(claim.operations, claim, build(**values), then, returned)
 
 
 def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = None) -> list[Any]:
@@ -212,13 +229,15 @@ def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = No
     return inserts.insert(operations, new) if operations.capabilities.inserts_from_json else []
 
 
-def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: Only | None = None) -> Written | None:
-    """End claims of one model with outcomes of one kind, and change the program's records of the claims with them.
+def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> Written:
+    """End claims of one model with outcomes of one kind.
 
-    Claims that had ended before, and claims whose leases ran out, are ``lost`` in the result; nothing is written for
-    them. Return None, with nothing written, if the row of a claim does not meet ``only``. The result has the database's
-    time, from which waiting rows are due, if one statement did it all. Raises ``ValueError`` if the claims belong to
-    several models or databases.
+    Claims that had ended before, claims whose leases ran out, and claims on rows that do not match ``where`` are
+    ``lost`` in the result; nothing is written for them. The result has the database's time, from which waiting rows are
+    due, if one statement did it all. Raises ``ValueError`` if the claims belong to several models or databases.
+
+    ``note``: for the effects of the app, among the model's hooks, which write what it keeps of its claims.
+    ``where``: the statement is kept by it, so its values must have hashes.
     """
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
@@ -227,18 +246,15 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
         by_part: dict[object, list[Ended]] = defaultdict(list)
         for ended in ends:
             by_part[ended[0].operations.part].append(ended)
-        return Written.total(filter(None, [end(each, records, only=only) for each in by_part.values()]))
-    written = None
+        return Written.total([end(each, note, where=where) for each in by_part.values()])
     # One statement changes a row once, and its condition is about one row.
-    fits = len(claims) == 1 or (only is None and len({claim.pk for claim in claims}) == len(claims))
-    if records and fits and operations.capabilities.writes_in_with:
-        written = single_statement.end(list(ends), records, only)
+    fits = len(claims) == 1 or (where is None and len({claim.pk for claim in claims}) == len(claims))
+    written = _end_at_once(list(ends), note, where) if fits and operations.capabilities.writes_in_with else None
     if written is None:
-        written = _end(operations, list(ends), records, only)
-    if written is not None:
-        transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
-        if any(claim.state.woken_by_events for claim in claims):
-            announce(operations.model, operations.alias)
+        written = _end(operations, list(ends), note, where)
+    transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
+    if any(claim.state.woken_by_events for claim in claims):
+        announce(operations.model, operations.alias)
     return written
 
 
@@ -282,7 +298,7 @@ def _operations(model: type[Model], using: str | None, worker: str = "") -> Oper
         if len(_cached) >= MAX_CACHED:
             _cached.clear()
         found = _cached[key] = operations_for(owner, settings, key[2], key[1])
-        found.recorded = None
+        found.for_programs = True
     return found
 
 
@@ -336,30 +352,46 @@ def _claim(
 
 
 @retrying
-def _hold(operations: Operations, claim: Claim, renewal: Renewal) -> Row | None:
-    mine = single_statement.held(operations, claim.pk, claim.token).filter(renewal.where)
+def _hold(
+    operations: Operations,
+    claim: Claim,
+    renewal: tuple[Expression, Q],
+    then: Callable[[], None],
+    returned: tuple[str, ...],
+) -> Row | None:
+    until, where = renewal
     with operations.transaction():
-        if not mine.update(state_locked_until=renewal.until):
+        if not program_claims.held(operations, claim.pk, claim.token).filter(where).update(state_locked_until=until):
             return None
-        renewal.records.write(operations, {claim.pk: claim.token})
+        then()
         found = operations.rows.filter(pk=claim.pk)
-        row: Row = found.values_list(Now(), "state_locked_until", *renewal.returned).get()
+        row: Row = found.values_list(Now(), "state_locked_until", *returned).get()
     return row
 
 
+def _end_at_once(ended: list[Ended], note: Any, where: Q | None) -> Written | None:
+    """End all of these claims, or none and return None."""
+    batch = OutcomeBatch.of(ended, note)
+    operations = batch.operations
+    if len(ended) == 1:
+        operations = operations.division.near(batch.claims[0].instance)
+    try:
+        with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
+            return operations.records.record_at_once(batch, where)
+    except DatabaseError as error:
+        if is_retryable(error):
+            return None
+        raise
+
+
 @retrying
-def _end(
-    operations: Operations, ended: list[Ended], records: ProgramRecords | None, only: Only | None
-) -> Written | None:
+def _end(operations: Operations, ended: list[Ended], note: Any, where: Q | None) -> Written:
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
-        in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)
-        valid = {held[pk] for pk in in_time}
-        pks = [claim.pk for claim in valid]
-        if only and operations.rows.filter(only.build(), pk__in=pks).count() < len(pks):
-            return None
-        written = operations.record([(claim, outcome) for claim, outcome in ended if claim in valid])
+        # Only now, because the lock may have been waited for.
+        in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now())
+        ending = in_time if where is None else in_time.filter(where)
+        valid = {held[pk] for pk in ending.values_list("pk", flat=True)}
+        written = operations.record([(claim, outcome) for claim, outcome in ended if claim in valid], note=note)
         written.lost += [claim for claim, _ in ended if claim not in valid]
-        if records:
-            records.write(operations, {claim.pk: claim.token for claim in valid})
     return written

@@ -39,7 +39,7 @@ from stator.rows.fields import (
     VersionField,
     fields_sent,
 )
-from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
+from stator.rows.hooks import ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
@@ -66,7 +66,6 @@ __all__ = [
     "SPREAD",
     "Action",
     "AdminAction",
-    "AttemptRecords",
     "Before",
     "Depth",
     "Estimate",

@@ -37,9 +37,6 @@ from django.db.models.sql import AND, InsertQuery, Query, UpdateQuery
 
 from stator.capabilities import capabilities_of
 
-# Begins the names of a program's values in our statements, which may have equal names.
-PROGRAM = "of the program: "
-
 # A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
 MAX_CACHED = 500
 

@@ -4,7 +4,8 @@ from stator.db.conditions import add_condition
 from stator.models import ModelHooks, add_problem_kind, register_hooks
 from tasks.diagnosis.kinds import KINDS
 from tasks.models import Queue, Run, Task
-from tasks.queue import begun, eligibility, operator_actions, process_eligibility, runs, unserved
+from tasks.queue import begun, eligibility, operator_actions, process_eligibility, unserved
+from tasks.queue.kept_runs import KeptRuns
 
 
 def connect() -> None:
@@ -17,8 +18,7 @@ def connect() -> None:
         ModelHooks(
             lease_end=eligibility.lease_end_in_process,
             max_runtime=eligibility.timeout_in_process,
-            recorded=runs.recorded,
-            attempts=runs.attempts,
+            effects=(KeptRuns,),
             reaped=begun.reaped,
             stays=operator_actions.stays,
             undone=operator_actions.undone,

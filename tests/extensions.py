@@ -191,8 +191,9 @@ EXTENSIONS = {
 # Files that are neither an extension nor the core: what a vendor replaces, and what people look at.
 ENGINES = (
     "stator/db/claims_postgresql.py stator/db/records_postgresql.py stator/db/postgresql.py stator/db/compiler.py "
-    "stator/db/session.py stator/db/sql.py stator/db/single_statement.py stator/db/inserts.py "
-    "stator/worker/listener.py stator/db/sqlite.py stator/db/files.py stator/db/mysql.py stator/db/generated.py"
+    "stator/db/session.py stator/db/sql.py stator/db/program_claims.py stator/db/inserts.py "
+    "stator/db/kept_statements.py stator/worker/listener.py stator/db/sqlite.py stator/db/files.py stator/db/mysql.py "
+    "stator/db/generated.py"
 )
 # The tables that list extensions.
 TABLES = "stator/db/effect_table.py"

@@ -306,6 +306,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public |= {"partitions"}
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
+    # What outcomes write beside rows.
+    further |= {"stator.db.effects", "stator.db.saved_fields"}
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
     # Which rows may be claimed and held.

@@ -5,7 +5,7 @@ each batch an effect is asked only what it ``wants``; the answers are the key of
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
 from stator.db.values import Pk
@@ -21,7 +21,8 @@ class Act(Protocol):
     """What happens to rows: outcomes of one kind, or a move without a handler, which has no claims and no outcomes.
 
     ``edge``: the names of the state that the rows leave and of the one that they enter, see ``OutcomeBatch.to``.
-    ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler.
+    ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler. ``note``: what a program
+    says of the ends of its claims, for the effects of its app.
     """
 
     @property
@@ -48,6 +49,8 @@ class Act(Protocol):
     def may_go_on(self) -> bool: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def note(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class RowsMove:
     ended = claims = outcomes = saves = ()
     moved = True
     released = begun = failed = computed = may_go_on = False
+    note = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Part:
     ``before``: statements in the WITH that read the found rows, ``mine``, or lock others before the rows are written.
     ``set``: further columns of the row. ``only``: conditions without which a row is not written.
     ``returned``: expressions over the row as it is written. ``after``: statements in the WITH that read ``done``.
-    ``result``: what is returned of ``done``, the key first.
+    ``result``: further columns that are returned of ``done``.
     """
 
     changes: Mapping[str, object] | None = None
@@ -181,11 +185,6 @@ class Plan:
         later = tuple(AFTER if effect in picky else answer for effect, answer in zip(effects, answers, strict=True))
         complete = cls.of(effects, later) if picky else None
         return cls(answers, together, further, any(effect.tells for effect in further), complete)
-
-    def plus(self, effect: Effect, act: Act) -> "Plan":
-        """Return this plan with one more effect, which is written together with the rows."""
-        answer = effect.wants(act)
-        return replace(self, answers=(*self.answers, answer), together=(*self.together, (effect, answer)))
 
     def parts(self, act: Act) -> list[Part]:
         """Return the shares of the one statement."""

@@ -19,8 +19,8 @@ from django.db.models import Field, FloatField, Model, QuerySet
 from stator.db.compiler import Compiler, compiler_of
 from stator.db.instances import load_all
 from stator.db.interface import Operations
+from stator.db.kept_statements import keep
 from stator.db.retry import is_retryable
-from stator.db.single_statement import keep
 from stator.db.values import Params, Row
 from stator.statements import JsonText, Parameter, Statement, existing, joined, written
 

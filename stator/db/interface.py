@@ -81,7 +81,7 @@ class Claim(HeldClaim):
     own_end = Kept("own_end", "")
     # A renewal was refused within the lease; the row was not there when the claim had ended.
     taken_back, gone = Kept("taken_back", False), Kept("gone", False)
-    # Values of the program for its record of this attempt; if there are any, the model's hook ``recorded`` writes it.
+    # Values of the app for what it keeps of this attempt.
     notes = Kept[Mapping[str, object]]("notes", NO_NOTES)
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -272,6 +272,7 @@ class OutcomeBatch:
     ``outcomes``: each of the outcomes once.
     ``saves``: the fields that get values in some outcomes.
     ``computed``: some of these values are expressions for the database.
+    ``note``: what a program says of these ends.
     """
 
     ended: list[Ended]
@@ -287,11 +288,12 @@ class OutcomeBatch:
     outcomes: list[Outcome]
     saves: tuple[str, ...]
     computed: bool
+    note: Any = None
     # Handlers give no reasons for moves.
     reason: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, ended: list[Ended]) -> "OutcomeBatch":
+    def of(cls, ended: list[Ended], note: Any = None) -> "OutcomeBatch":
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
         outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
@@ -314,6 +316,7 @@ class OutcomeBatch:
             outcomes,
             tuple(source.saves) if values else (),
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
+            note,
         )
 
     @property
@@ -354,14 +357,14 @@ def kind_of(ended: Ended) -> tuple[str, str]:
     return claim.state.name, ""
 
 
-def batches_of(ended: list[Ended], most: int | None = None) -> list[OutcomeBatch]:
+def batches_of(ended: list[Ended], most: int | None = None, note: Any = None) -> list[OutcomeBatch]:
     """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
     kinds: dict[tuple[str, str, Any], list[Ended]] = defaultdict(list)
     for each in ended:
         kinds[*kind_of(each), each[0].operations.part].append(each)
     parts = [part for kind in sorted(kinds, key=itemgetter(0, 1)) for part in _one_per_row(kinds[kind])]
     most = most or len(ended)
-    return [OutcomeBatch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
+    return [OutcomeBatch.of(part[start : start + most], note) for part in parts for start in range(0, len(part), most)]
 
 
 def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:

@@ -8,9 +8,10 @@ from collections.abc import Collection, Hashable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.db.effect_table import bound
 from stator.db.effects import Act, Done, Effect, Plan, RowsMove, Store
@@ -55,12 +56,13 @@ class Records:
             plan = self._plans[answers] = Plan.of(self.effects, answers)
         return plan
 
-    def record(self, ended: list[Ended], *, last: bool = False) -> Written:
+    def record(self, ended: list[Ended], *, last: bool = False, note: Any = None) -> Written:
         """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
 
-        ``last``: the transaction has nothing else to do, so the last statement may commit it.
+        ``last``: the transaction has nothing else to do, so the last statement may commit it. ``note``: see
+        ``OutcomeBatch``.
         """
-        batches = batches_of(ended)
+        batches = batches_of(ended, note=note)
         last = last and len(batches) == 1
         return Written.total(batch.operations.record_batch(batch, last=last) for batch in batches)
 
@@ -75,7 +77,9 @@ class Records:
         except WaiterHeld as held:
             later = set(held.pks)
             others = [ended for ended in batch.ended if ended[0].pk not in later]
-            written = self.record_batch(OutcomeBatch.of(others), again=again, last=last) if others else Written()
+            written = (
+                self.record_batch(OutcomeBatch.of(others, batch.note), again=again, last=last) if others else Written()
+            )
             written.deferred += [ended for ended in batch.ended if ended[0].pk in later]
             return written
 
@@ -92,10 +96,11 @@ class Records:
                     effect.write(done)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
-    def record_with(self, batch: OutcomeBatch, effect: Effect) -> Written | None:
-        """Record outcomes with one more effect in one statement.
+    def record_at_once(self, batch: OutcomeBatch, where: Q | None) -> Written | None:
+        """Record outcomes of claims whose leases have not run out, all or none, in one statement.
 
-        If that takes more statements, as it always does here, nothing is written and None returned.
+        ``where``: a condition of the row, of a single claim. If that takes more statements, as it always does here, or
+        an outcome is refused, nothing is written and None returned.
         """
         return None
 
@@ -145,7 +150,7 @@ class Records:
             here = self._operations.part
             written.deferred = [ended for ended in deferred if ended[0].operations.part == here]
             if moved := [ended for ended in deferred if ended[0].operations.part != here]:
-                return Written.total([written, self.record(moved)])
+                return Written.total([written, self.record(moved, note=batch.note)])
         return written
 
     def move_rows(

@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from django.db import DatabaseError
-from django.db.models import F, Model, QuerySet
+from django.db.models import BooleanField, F, Model, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator import signals
@@ -19,12 +19,14 @@ from stator.db.compiler import Compiler, places_of
 from stator.db.effect_table import bound
 from stator.db.effects import Effect, Part, Plan, RowsMove, Store
 from stator.db.interface import Operations, OutcomeBatch, Written
+from stator.db.kept_statements import inlined
 from stator.db.outcome_columns import changes_by_arrays, delays_of
+from stator.db.program_claims import OWN_KEY
 from stator.db.records import Accepted
 from stator.db.values import Pk, Row
 from stator.rows import columns
 from stator.rows.stay import Stay
-from stator.statements import Statement, written
+from stator.statements import Parameter, Statement, existing, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
 # for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, so it does not meet the dead entries of
@@ -72,6 +74,10 @@ SELECT {result} FROM done
 
 _place = attrgetter("place")
 
+# The leases of the claims last, and all of them are written, or none.
+IN_TIME = " AND t.state_locked_until > statement_timestamp()"
+ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
+
 # The places of rows, with null where a place is not known.
 AT_CTID = Part(arrays=", %(places)s::tid[]", names=("place",))
 
@@ -101,7 +107,7 @@ class PostgresqlRecords(records.Records):
             return super().record_batch(batch, last=last) if rest else batch.accepted()
         written = batch.only(accepted).accepted()
         try:
-            return Written.total([written, super().record_batch(OutcomeBatch.of(rest), last=last)])
+            return Written.total([written, super().record_batch(OutcomeBatch.of(rest, batch.note), last=last)])
         except DatabaseError:
             if self._operations.connection.in_atomic_block:
                 raise
@@ -109,12 +115,12 @@ class PostgresqlRecords(records.Records):
             written.deferred = rest
             return written
 
-    def record_with(self, batch: OutcomeBatch, effect: Effect) -> Written | None:
-        """Record outcomes with one more effect, if that takes one statement."""
+    def record_at_once(self, batch: OutcomeBatch, where: Q | None) -> Written | None:
+        """Record all of the outcomes, or none, if that takes one statement."""
         plan = self._plan(batch)
         if len(batch.ended) > 1:
             plan = plan.complete or plan
-        found = self._send(batch, plan.plus(effect, batch)) if not plan.further else []
+        found = self._send(batch, plan, at_once=True, where=where) if not plan.further else []
         if not found:
             return None
         result = batch.accepted()
@@ -135,16 +141,20 @@ class PostgresqlRecords(records.Records):
         keys = self._compiler.keys_of(found)
         return (dict(zip(keys, [stay for _, stay in found], strict=True)) if tells else dict.fromkeys(keys)), []
 
-    def _send(self, batch: OutcomeBatch, plan: Plan, *, last: bool = False) -> list[Row]:
+    def _send(
+        self, batch: OutcomeBatch, plan: Plan, *, last: bool = False, at_once: bool = False, where: Q | None = None
+    ) -> list[Row]:
         """Send RECORD. Arrays of equal values are empty: unnest fills them up with null."""
         operations, source = self._operations, batch.source
         placed = any(map(_place, batch.claims))
         goes_on = source.name if batch.may_go_on else ""
         woken = not (batch.moved or batch.released) and source.woken_by_events
-        shape = batch.to, goes_on, woken, placed, plan.answers
+        shape = batch.to, goes_on, woken, placed, plan.answers, at_once, where
         statement = self._statements.get(shape)
         if statement is None:
             parts = [AT_CTID] * placed + plan.parts(batch)
+            if at_once:
+                parts.append(self._at_once(batch, where))
             statement = self._statements[shape] = self._compiled(batch, parts, tells=plan.tells and batch.moved)
         keys, tokens = self._compiler.claimed(batch.claims)
         values = {
@@ -157,6 +167,8 @@ class PostgresqlRecords(records.Records):
             "durations": [],
             "places": places_of(batch.claims) if placed else None,
         }
+        if where is not None:
+            values[OWN_KEY] = batch.claims[0].pk
         for effect, answer in plan.together:
             effect.values(batch, answer, values)
         planner = sql.TO_FIRST if plan.complete else sql.BY_KEY
@@ -195,8 +207,22 @@ class PostgresqlRecords(records.Records):
             only=Statement.of(*(part.only for part in parts)),
             returned="".join(f"{each}, " for part in parts for each in part.returned),
             further=Statement.of(*(part.after for part in parts)),
-            result="".join(part.result for part in parts) or (WITH_STAY if tells else "pk"),
+            result="".join([WITH_STAY if tells else "pk", *(part.result for part in parts)]),
         )
+
+    def _at_once(self, batch: OutcomeBatch, where: Q | None) -> Part:
+        """Return the conditions that all leases are still running and all rows are written, and the database's time."""
+        only: list[str | Statement] = [ALL_OR_NONE]
+        changes = {}
+        if where is not None:
+            rows = self._operations.division.template.rows
+            one = existing(rows.filter(where, pk=Parameter(OWN_KEY, self._operations.model._meta.pk)))
+            only += [" AND ", inlined(self._operations, one)]
+        if not batch.moved and not batch.released:
+            # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
+            woken = "state_ready OR v.delay <= 0" if batch.source.woken_by_events else "v.delay <= 0"
+            changes["state_ready"] = RawSQL(woken, [], output_field=BooleanField())
+        return Part(changes=changes, found=IN_TIME, only=Statement.of(*only), result=", statement_timestamp()")
 
     def _found(self, parts: list[Part], passed: str) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""

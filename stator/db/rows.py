@@ -56,8 +56,8 @@ class Rows:
         self.state_field = state_field(model)
         self.options = options_of(model)
         self.hooks = hooks_of(model)
-        # Programs that claim rows without a worker keep records of their own.
-        self.recorded = self.hooks.recorded
+        # Whether claims are made by programs, which are no workers.
+        self.for_programs = False
         self.waits = waits_of(model)
         self.deadlines = deadlines_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.

@@ -7,27 +7,6 @@ from typing import Any
 from django.db.models import Expression, Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 
-from stator.graph.outcomes import Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecords:
-    """An app's records of attempts that ended with a move: one row of ``model`` for each.
-
-    ``before`` and ``after`` map fields of the record to fields of the moved row, as it was and as it is. ``given``:
-    values of the record's other fields.
-    """
-
-    model: type[Model]
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    given: Mapping[str, object]
-
-    @property
-    def names(self) -> list[str]:
-        """The fields of the record that have values."""
-        return [*self.before, *self.after, *self.given]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelHooks:
@@ -49,12 +28,8 @@ class ModelHooks:
     max_runtime: Callable[[], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
-    # ``(alias, [(Claim, Outcome)])``: called in the transaction that wrote these outcomes.
-    recorded: Callable[[str, list[tuple[Any, Outcome]]], None] | None = None
-    # ``(worker id, alias)``: the records that ``recorded`` would write for moves without an error. A database that can
-    # write them together with the outcomes does so, and does not call ``recorded`` for these. Claims with ``notes`` go
-    # to ``recorded`` in any case, with their whole batch.
-    attempts: Callable[[str, str], AttemptRecords] | None = None
+    # What outcomes write beside the rows for the app: subclasses of ``stator.db.effects.Effect``.
+    effects: tuple[Any, ...] = ()
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
     # their leases have run out; otherwise it says why a condition takes them from a worker. It returns the keys of the
     # rows whose attempts are known not to have begun: if their leases have run out, no attempt and no crash counts.

@@ -26,10 +26,10 @@ from tasks.queue.eligibility import Rows, in_line, lease_end, picker
 from tasks.queue.expressions import is_any
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.inserts import QueueTemplate
+from tasks.queue.kept_runs import CLAIMED
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
-from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TaskRow
 
@@ -72,12 +72,16 @@ def _claim_at_once(
         return []
     limited = throttled_in(known.name)
     any_queue = QueueTemplate(known, CLAIMING)
-    given = WORKER, None if lease is None else LEASE, METADATA if metadata else None
+    asked, sought = None if lease is None else LEASE, METADATA if metadata else None
     found, seen = claims.claim_at_once(
         any_queue.tasks,
-        (any_queue.key, settings, limit, *given[1:], limited),
-        partial(_shape, any_queue, limit, *given, settings, limited),
+        (any_queue.key, settings, asked, sought, limited),
+        limit,
+        pick=partial(_pick, any_queue, sought, settings, limited),
+        lease=partial(_lease_end, any_queue, asked, settings),
+        also=CLAIMED,
         values={**any_queue.values, "worker": worker, "lease": lease, "metadata": metadata},
+        among=partial(_among, any_queue) if metadata else None,
         worker=worker_digits(worker),
         using=any_queue.using,
     )
@@ -93,30 +97,26 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
     return task.priority, task.worker_ids == [], task.pk
 
 
-def _shape(
-    queue: QueueTemplate,
-    limit: int,
-    worker: Parameter,
-    lease: Parameter | None,
-    metadata: Parameter | None,
-    settings: TaskSettings,
-    limited: frozenset[str],
-) -> claims.Shape:
+def _pick(
+    queue: QueueTemplate, metadata: Parameter | None, settings: TaskSettings, limited: frozenset[str], rows: Rows
+) -> Rows:
+    """Return the tasks of a queue of this configuration, and whether the worker was seen there lately."""
     seen: Rows = QuerySet(Claimant, using=queue.using).filter(
-        queue=queue.pk, worker=worker, seen__gt=Later(-SEEN_EVERY)
+        queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
-    given = {"worker": worker, "lease": LEASE, "outcome": "", "reason": ""}
-    pick = picker(queue, worker, metadata, settings)
-    return claims.Shape(
-        pick=lambda rows: pick(rows.filter(is_any(queue.same))),
-        until=lease_end(lease, claims.longest_lease(queue.tasks, using=queue.using), settings, queue),
-        # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
-        odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
-        flag=Q(is_any(seen)),
-        records=claims.ProgramRecords(Run, "task", "token", runs.COPIED | {"token": "state_claim"}, given),
-        limit=limit,
-        among=in_line(queue, metadata) if metadata else None,
-    )
+    # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
+    odd = Q(whole__isnull=False) | Q(action__in=sorted(limited))
+    picked = picker(queue, WORKER, metadata, settings)(rows.filter(is_any(queue.same)))
+    return picked.annotate(stator_odd=odd, stator_flag=Q(is_any(seen)))
+
+
+def _among(queue: QueueTemplate, rows: Rows) -> Rows:
+    found: Rows = in_line(queue, METADATA)(rows)
+    return found
+
+
+def _lease_end(queue: QueueTemplate, lease: Parameter | None, settings: TaskSettings) -> Later:
+    return lease_end(lease, claims.longest_lease(queue.tasks, using=queue.using), settings, queue)
 
 
 def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:

@@ -4,13 +4,13 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import CharField, F, Field, FloatField, OuterRef, Sum
+from django.db.models import CharField, Expression, F, Field, FloatField, OuterRef, Q, Sum
 
 from stator import claims
 from stator.asynchronous import awaited, in_thread
@@ -22,8 +22,8 @@ from tasks.conf import TaskSettings, load_settings
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
 from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
+from tasks.queue.kept_runs import FORGOTTEN, HELD_AS_BEFORE, HELD_FOR, Ending
 from tasks.rows.queues import QueueRow
-from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
@@ -34,6 +34,8 @@ Results = Mapping[int, Json] | None
 
 # The columns of the task that a heartbeat reads anew.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
+
+SUCCEEDED = Ending("succeeded")
 
 HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField()}
 
@@ -120,12 +122,19 @@ class TaskClaim(LoopClaim):
         longest = claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
         settings, sent = load_settings(), time.monotonic()
-        build = partial(_renewal, longest=longest, settings=settings, using=self._using)
-        values = {"worker": self.worker, "lease": lease}
-        held = claims.hold(self._claim, (settings, longest), build, values, HEARTBEAT_FIELDS)
+        held = claims.hold(
+            self._claim,
+            (settings, longest),
+            partial(_renewal, longest=longest, settings=settings, using=self._using),
+            {"worker": self.worker, "lease": lease},
+            HEARTBEAT_FIELDS,
+            also=HELD_AS_BEFORE if lease is None else HELD_FOR,
+            then=partial(runs.held, self._claim, lease, self._using),
+            returned=FOLLOWED,
+        )
         if held is None:
             if self._claim.still_mine():
-                self._end(claims.Released(), runs.ended("waited", "no longer allowed"))
+                self._end(claims.Released(), Ending("waited", "no longer allowed"))
                 self.ended, self._is_lost = False, True
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
@@ -148,7 +157,7 @@ class TaskClaim(LoopClaim):
         """Complete the task, with a result that JSON can express."""
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-        self._end(claims.moved(self._claim, "completed", {"result": result}), runs.ended("succeeded"))
+        self._end(claims.moved(self._claim, "completed", {"result": result}), SUCCEEDED)
 
     def release(self, reason: str = "") -> None:
         """Return the task for another worker; if that was its last attempt, it becomes errored."""
@@ -163,13 +172,12 @@ class TaskClaim(LoopClaim):
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
         told = bounded(str(reason), runs.REASON_LENGTH)
-        self._end(claims.moved(self._claim, "canceled"), runs.ended("canceled", told))
+        self._end(claims.moved(self._claim, "canceled"), Ending("canceled", told))
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
         with remembered(self._using, [self]):
-            written = self._end(claims.Released(), runs.FORGOTTEN)
-            if written and written.at:
+            if self._end(claims.Released(), FORGOTTEN).at:
                 self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
 
     averify = in_thread(verify)
@@ -191,22 +199,19 @@ class TaskClaim(LoopClaim):
         return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
-        settings, records = load_settings(), runs.ended(outcome, reason)
-        left = claims.Only(("attempts left", settings), partial(attempts_left, settings))
         with remembered(self._using, [self]):
-            written = self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)
-            if written is None:
-                self._end(claims.moved(self._claim, "errored", failure=failure), records)
-            elif written.at:
+            waiting, ending = claims.Waiting(0.0, failure, reason[:500]), Ending(outcome, reason)
+            written = claims.end([(self._claim, waiting)], ending, where=_attempts_left(load_settings()))
+            if written.lost:
+                # If the claim has not ended, that was its task's last attempt.
+                self._end(claims.moved(self._claim, "errored", failure=failure), ending)
+            self.ended = True
+            if written.at:
                 self.left = {"state_ready": True, "state_next_attempt": written.at}
 
-    def _end(
-        self, outcome: claims.Outcome, records: claims.ProgramRecords, only: claims.Only | None = None
-    ) -> claims.Written | None:
+    def _end(self, outcome: claims.Outcome, ending: Ending) -> claims.Written:
         with remembered(self._using, [self]):
-            written = claims.end([(self._claim, outcome)], records, only=only)
-            if written is None:
-                return None
+            written = claims.end([(self._claim, outcome)], ending)
             if written.lost:
                 raise self._lost()
             self.ended = True
@@ -227,13 +232,16 @@ class TaskClaim(LoopClaim):
         return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
 
 
-def _renewal(worker: WorkerName, lease: Lease, *, longest: float, settings: TaskSettings, using: str) -> claims.Renewal:
-    """Return a heartbeat's renewal; the worker and the lease are values or parameters."""
+def _renewal(
+    worker: WorkerName, lease: Lease, *, longest: float, settings: TaskSettings, using: str
+) -> tuple[Expression, Q]:
+    """Return the end of a renewed lease, and who may renew it; the worker and the lease are values or parameters."""
     run = run_rows(using).filter(task=OuterRef("pk"), token=OuterRef("state_claim"))
-    until = renewed_end(lease, longest, settings, queue_rows(using), run)
-    given = {} if lease is None else {"lease": lease}
-    records = claims.ProgramRecords(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
-    return claims.Renewal(until, allowed(worker), records, FOLLOWED)
+    return renewed_end(lease, longest, settings, queue_rows(using), run), allowed(worker)
+
+
+# One object for equal settings.
+_attempts_left = lru_cache(maxsize=8)(attempts_left)
 
 
 def _failure(error: BaseException | str) -> Failure:
@@ -293,8 +301,7 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     for using, each in ends.items():
         mine = [held for held in results if held._using == using]
         with remembered(using, mine):
-            written = claims.end(each, runs.ended("succeeded"))
-            lost = set(written.lost if written else ())
+            lost = set(claims.end(each, SUCCEEDED).lost)
             for held in mine:
                 held.ended, held._is_lost = held._claim not in lost, held._claim in lost
     return _lost_of([held for held in results if held._is_lost], "succeeded", results)

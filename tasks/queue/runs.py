@@ -11,12 +11,12 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
-from stator.claims import Claim, ProgramRecords
+from stator.claims import Claim
 from stator.graph.failures import bounded
 from stator.graph.outcomes import Moved, Outcome
-from stator.models import AttemptRecords, Now, column_of, field_of, name_of, names_of, worker_of
+from stator.models import Now, column_of, field_of, name_of, names_of, worker_of
 from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows, task_model
 from tasks.rows.tasks import TaskRow
@@ -28,19 +28,9 @@ COPIED = {
     "task": "id", "shard": "shard", "version": "state_version", "claimed": "state_attempted",
     "lease_until": "state_locked_until",
 }  # fmt: skip
-# The columns of a run that ended with success, each with the column of the completed task.
-AFTER = {"ended": "state_changed", "result": "result"}
-COMPLETED = {"task": "id", "shard": "shard", **AFTER}
+# The same of a run that ended with success, from the completed task.
+COMPLETED = {"task": "id", "shard": "shard", "ended": "state_changed", "result": "result"}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
-
-# A claim that ends as if it had never been made leaves no run.
-FORGOTTEN = ProgramRecords(Run, "task", "token", {}, {}, forget=True)
-
-
-def ended(outcome: str, reason: str = "") -> ProgramRecords:
-    """Return what becomes of the runs of claims that end with this outcome; a success has the task's result."""
-    copied = {"result": "result"} if outcome == "succeeded" else {}
-    return ProgramRecords(Run, "task", "token", copied, {"ended": Now(), "outcome": outcome, "reason": reason})
 
 
 def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:
@@ -50,10 +40,12 @@ def note(made: list[Claim], worker: str, lease: float | None, using: str) -> Non
         _copy(made, COPIED, given, using)
 
 
-def attempts(worker_id: str, using: str) -> AttemptRecords:
-    """Return the runs of completed tasks that a worker process writes together with their outcomes."""
-    given = {"worker": name_of(worker_id, using), **SUCCEEDED}
-    return AttemptRecords(Run, {**COPIED, "token": "state_claim"}, AFTER, given)
+def held(claim: Claim, lease: float | None, using: str) -> None:
+    """Note the renewed lease of a claim; ``lease``: the lease in seconds that was asked for."""
+    given = {} if lease is None else {"lease": lease}
+    until = Subquery(claim.operations.rows.filter(pk=OuterRef("task")).values("state_locked_until")[:1])
+    mine = claim.operations.division.only_mine(run_rows(using))
+    mine.filter(task__in=[claim.pk], token=claim.token).update(**given, lease_until=until)
 
 
 def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:

@@ -1,6 +1,6 @@
 """Claims for programs that are no workers: fenced as those are, and refused from the end of their lease on."""
 
-from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from django.db.models import CharField, Q
@@ -8,16 +8,17 @@ from django.db.models import CharField, Q
 from stator import claims
 from stator.exceptions import LeaseLost
 from stator.models import History, Report
-from stator.rows.clock import Now
 from stator.rows.columns import after
+from stator.statements import written
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.approvals import Packet
 from tests.testapp.explained import Errand
 from tests.testapp.faults import Effect, Job
 from tests.testapp.power import Order
 
-# The program's records in these tests.
-NOTED = claims.ProgramRecords(Effect, "version", "claim", {}, {"note": "as it is now"})
+# What the program of these tests keeps of a claim that is renewed.
+NOTED = written(""",
+noted AS (UPDATE testapp_effect SET note = %(note)s::text FROM done WHERE version = done.pk AND claim = state_claim)""")
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,10 +34,15 @@ def end(claim, outcome):
 
 
 def hold(claim, seconds, where=None):
-    def renewal(note):
-        return claims.Renewal(after(seconds), where or Q(), replace(NOTED, given={"note": note}))
+    """Renew a lease, and note that in the program's row for the claim."""
 
-    return claims.hold(claim, seconds, renewal, {"note": "held"}, {"note": CharField()})
+    def note():
+        Effect.objects.filter(version=claim.pk, claim=claim.token).update(note="held")
+
+    def renewal(note):
+        return after(seconds), where or Q()
+
+    return claims.hold(claim, (seconds, where), renewal, {"note": "held"}, {"note": CharField()}, also=NOTED, then=note)
 
 
 def test_claims_are_picked_in_the_order_that_is_asked_for():
@@ -124,49 +130,20 @@ def test_values_of_fields_that_the_state_does_not_save_are_refused():
         claims.moved(claim_one(), "heir", {"tenant": 3})
 
 
-@pytest.mark.parametrize("forget", [False, True])
-def test_records_of_the_claims_that_end_change_with_them_and_no_others(forget):
-    rows = [put(Errand) for _ in range(2)]
-    before, *_ = claims.claim(Errand, 2)
-    end(before, claims.Released())
-    found = [next(iter(claims.claim(Errand))), claims.find(Errand, rows[1].pk, before.token)]
-    noted = [(rows[0].pk, found[0].token), (rows[1].pk, before.token)]
-    others = [(rows[0].pk, before.token), (rows[1].pk, found[0].token)]
-    Effect.objects.bulk_create(Effect(version=pk, claim=token) for pk, token in noted + others)
-    records = replace(NOTED, forget=forget)
-    assert claims.end([(claim, claims.Released()) for claim in found], records).lost == []
-    kept = {(each.version, each.claim): each.note for each in Effect.objects.all()}
-    assert kept == dict.fromkeys(others, "") | ({} if forget else dict.fromkeys(noted, "as it is now"))
-
-
 def test_claim_is_not_ended_unless_its_row_is_as_it_should_be():
     errand = put(Errand, tenant=3)
     claim = claim_one()
-    for tenant, written in ((4, False), (3, True)):
-        only = claims.Only(tenant, lambda tenant=tenant: Q(tenant=tenant))
-        assert (claims.end([(claim, claims.Released())], NOTED, only=only) is not None) is written
-        assert (row(errand).state_claim is None) is written
+    for tenant, lost in ((4, [claim]), (3, [])):
+        assert claims.end([(claim, claims.Released())], where=Q(tenant=tenant)).lost == lost
+        assert (row(errand).state_claim is None) is not bool(lost)
 
 
-def test_none_of_several_claims_is_ended_unless_all_rows_are_as_they_should_be():
-    for tenant in (3, 4):
-        put(Errand, tenant=tenant)
-    ends = [(claim, claims.Released()) for claim in claims.claim(Errand, 2)]
-    assert claims.end(ends, NOTED, only=claims.Only("third", lambda: Q(tenant=3))) is None
-    assert raw(Errand).filter(state_claim=None).count() == 0
-    assert claims.end(ends, NOTED, only=claims.Only("both", lambda: Q(tenant__gte=3))).lost == []
-    assert raw(Errand).filter(state_claim=None).count() == 2
-
-
-def test_moment_in_a_record_is_the_one_that_is_given_for_this_end():
-    long_ago = ago(9000)
-    put(Errand)
-    for at in (Now(), long_ago):
-        claim = claim_one()
-        Effect.objects.create(version=claim.pk, claim=claim.token)
-        claims.end([(claim, claims.Released())], replace(NOTED, given={"at": at}))
-    first, second = Effect.objects.order_by("pk").values_list("at", flat=True)
-    assert first > long_ago == second
+def test_of_several_claims_those_are_ended_whose_rows_are_as_they_should_be():
+    third, fourth = (put(Errand, tenant=tenant) for tenant in (3, 4))
+    found = claims.claim(Errand, 2)
+    [lost] = claims.end([(claim, claims.Released()) for claim in found], where=Q(tenant=3)).lost
+    assert lost.pk == fourth.pk
+    assert (row(third).state_claim, row(fourth).state_claim) == (None, lost.token)
 
 
 def test_move_that_is_not_declared_is_refused():
@@ -199,8 +176,10 @@ def test_holder_past_its_lease_is_refused_before_anybody_reaps_it(kind):
 def test_lease_is_held_for_longer_while_the_row_is_as_it_should_be():
     errand = put(Errand)
     claim = claim_one(lease=5)
-    assert hold(claim, 50)
+    other, mine = (Effect.objects.create(version=errand.pk, claim=token) for token in (UUID(int=7), claim.token))
     assert not hold(claim, 500, where=Q(tenant=99))
+    assert hold(claim, 50)
+    assert [fresh.note for fresh in Effect.objects.filter(pk__in=[other.pk, mine.pk]).order_by("pk")] == ["", "held"]
     assert 40 < (row(errand).state_locked_until - row(errand).state_attempted).total_seconds() < 60
     expire(errand)
     assert hold(claim, 50) is None

@@ -77,10 +77,7 @@ SELECT CURRENT_TIMESTAMP(6) AS `now1`, `tasks_task`.`state_locked_until` AS `sta
 SELECT `tasks_task`.`state_claim` AS `state_claim`, `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s) ORDER BY 2 ASC FOR UPDATE
 
 -- release
-SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state_locked_until` > (CURRENT_TIMESTAMP(6)))
-
--- release
-SELECT COUNT(*) AS `__count` FROM `tasks_task` INNER JOIN `tasks_queue` ON (`tasks_task`.`queue_id` = `tasks_queue`.`id`) WHERE (`tasks_task`.`state_attempts` < (COALESCE(`tasks_task`.`max_attempts`, `tasks_queue`.`max_attempts`, %s)) AND `tasks_task`.`id` IN (%s))
+SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` INNER JOIN `tasks_queue` ON (`tasks_task`.`queue_id` = `tasks_queue`.`id`) WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state_locked_until` > (CURRENT_TIMESTAMP(6)) AND `tasks_task`.`state_attempts` < (COALESCE(`tasks_task`.`max_attempts`, `tasks_queue`.`max_attempts`, %s)))
 
 -- release
 SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s AND `tasks_task`.`state_claim` = %s) ORDER BY 1 ASC LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -125,10 +122,7 @@ UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` 
 SELECT `tasks_task`.`state_claim` AS `state_claim`, `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s) ORDER BY 2 ASC FOR UPDATE
 
 -- fail
-SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state_locked_until` > (CURRENT_TIMESTAMP(6)))
-
--- fail
-SELECT COUNT(*) AS `__count` FROM `tasks_task` INNER JOIN `tasks_queue` ON (`tasks_task`.`queue_id` = `tasks_queue`.`id`) WHERE (`tasks_task`.`state_attempts` < (COALESCE(`tasks_task`.`max_attempts`, `tasks_queue`.`max_attempts`, %s)) AND `tasks_task`.`id` IN (%s))
+SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` INNER JOIN `tasks_queue` ON (`tasks_task`.`queue_id` = `tasks_queue`.`id`) WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state_locked_until` > (CURRENT_TIMESTAMP(6)) AND `tasks_task`.`state_attempts` < (COALESCE(`tasks_task`.`max_attempts`, `tasks_queue`.`max_attempts`, %s)))
 
 -- fail
 SELECT `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s AND `tasks_task`.`state_claim` = %s) ORDER BY 1 ASC LIMIT 1 FOR UPDATE SKIP LOCKED

@@ -43,14 +43,21 @@ WITH picked AS MATERIALIZED (SELECT "tasks_task"."id" AS "pk", ("tasks_task"."wh
 done AS (
   UPDATE "tasks_task" SET "state_claim" = CAST(CASE WHEN ("tasks_task"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE %s END AS uuid), "state_locked_until" = CASE WHEN ("tasks_task"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE (STATEMENT_TIMESTAMP() + LEAST(COALESCE("tasks_task"."lease", NULL, 60.0), COALESCE("tasks_task"."timeout", NULL, 3153600000.0), 3600.0) * interval '1 second') END, "state_ready" = false, "state_attempted" = CASE WHEN ("tasks_task"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "tasks_task"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("tasks_task"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "tasks_task"."state_attempts" ELSE ("tasks_task"."state_attempts" + 1) END, "state_crashes" = 0 FROM picked WHERE "tasks_task"."id" = picked."pk" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)
   RETURNING "tasks_task"."id", "tasks_task"."state_ready", "tasks_task"."state_changed", "tasks_task"."state_attempted", "tasks_task"."state_locked_until", "tasks_task"."state_next_attempt", "tasks_task"."state_attempts", "tasks_task"."state_failures", "tasks_task"."state_crashes", "tasks_task"."state_version", "tasks_task"."state_claim", "tasks_task"."state_life", "tasks_task"."state_visit", "tasks_task"."queue_id", "tasks_task"."action", "tasks_task"."data", "tasks_task"."key", "tasks_task"."priority", "tasks_task"."metadata", "tasks_task"."exclusive_value", "tasks_task"."lease", "tasks_task"."timeout", "tasks_task"."max_attempts", "tasks_task"."retention", "tasks_task"."heartbeat_interval", "tasks_task"."max_unexpected_retries", "tasks_task"."worker_ids", "tasks_task"."worker_count", "tasks_task"."shard", "tasks_task"."elsewhere_only", "tasks_task"."whole_id", "tasks_task"."batch_id", "tasks_task"."result", "tasks_task"."created", "tasks_task"."begun", "tasks_task"."notice_due", "tasks_task"."state"),
-noted AS (INSERT INTO "tasks_run" ("task_id", "shard", "version", "claimed", "lease_until", "token", "worker", "lease", "outcome", "reason") SELECT "id", "shard", "state_version", "state_attempted", "state_locked_until", "state_claim", CAST(%s AS text), CAST(%s AS double precision), CAST('' AS text), CAST('' AS text) FROM done WHERE state_claim IS NOT NULL)
+noted AS (
+  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, worker, lease, outcome, reason)
+  SELECT id, shard, state_version, state_attempted, state_locked_until, state_claim, %s::text,
+    %s::float8, '', ''
+  FROM done WHERE state_claim IS NOT NULL)
 SELECT done.*, (SELECT bool_and(stator_flag) FROM picked) FROM done WHERE state_claim IS NOT NULL
 
 -- verify
 SELECT %s AS "a" FROM "tasks_task" WHERE ("tasks_task"."id" = %s AND "tasks_task"."state" = %s AND "tasks_task"."state_claim" IS NOT DISTINCT FROM %s AND "tasks_task"."state_locked_until" > (STATEMENT_TIMESTAMP())) LIMIT 1
 
 -- heartbeat
-SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; WITH done AS (UPDATE "tasks_task" SET "state_locked_until" = LEAST((STATEMENT_TIMESTAMP() + LEAST(COALESCE((SELECT U0."lease" AS "lease" FROM "tasks_run" U0 WHERE (U0."task_id" = ("tasks_task"."id") AND U0."token" = ("tasks_task"."state_claim")) LIMIT 1), COALESCE("tasks_task"."lease", (SELECT U0."lease" AS "lease" FROM "tasks_queue" U0 WHERE U0."id" = ("tasks_task"."queue_id") LIMIT 1), 60.0)), 3600.0) * interval '1 second'), ("tasks_task"."state_attempted" + COALESCE("tasks_task"."timeout", (SELECT U0."timeout" AS "timeout" FROM "tasks_queue" U0 WHERE U0."id" = ("tasks_task"."queue_id") LIMIT 1), 3153600000.0) * interval '1 second')) WHERE ("tasks_task"."id" = %s AND "tasks_task"."state_claim" IS NOT DISTINCT FROM %s AND "tasks_task"."state_locked_until" > (STATEMENT_TIMESTAMP()) AND ("tasks_task"."worker_ids" = '[]'::jsonb OR ("tasks_task"."worker_ids" ? %s))) RETURNING "id" AS pk, state_claim, "state_locked_until", "heartbeat_interval", "max_unexpected_retries"), noted AS (UPDATE "tasks_run" SET "lease_until" = done."state_locked_until" FROM done WHERE "tasks_run"."task_id" = done.pk AND "tasks_run"."token" = done.state_claim) SELECT statement_timestamp(), "state_locked_until", "heartbeat_interval", "max_unexpected_retries" FROM done
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; WITH done AS (UPDATE "tasks_task" SET "state_locked_until" = LEAST((STATEMENT_TIMESTAMP() + LEAST(COALESCE((SELECT U0."lease" AS "lease" FROM "tasks_run" U0 WHERE (U0."task_id" = ("tasks_task"."id") AND U0."token" = ("tasks_task"."state_claim")) LIMIT 1), COALESCE("tasks_task"."lease", (SELECT U0."lease" AS "lease" FROM "tasks_queue" U0 WHERE U0."id" = ("tasks_task"."queue_id") LIMIT 1), 60.0)), 3600.0) * interval '1 second'), ("tasks_task"."state_attempted" + COALESCE("tasks_task"."timeout", (SELECT U0."timeout" AS "timeout" FROM "tasks_queue" U0 WHERE U0."id" = ("tasks_task"."queue_id") LIMIT 1), 3153600000.0) * interval '1 second')) WHERE ("tasks_task"."id" = %s AND "tasks_task"."state_claim" IS NOT DISTINCT FROM %s AND "tasks_task"."state_locked_until" > (STATEMENT_TIMESTAMP()) AND ("tasks_task"."worker_ids" = '[]'::jsonb OR ("tasks_task"."worker_ids" ? %s))) RETURNING "id" AS pk, state_claim, "state_locked_until", "heartbeat_interval", "max_unexpected_retries"),
+noted AS (
+  UPDATE tasks_run SET lease_until = done.state_locked_until FROM done
+  WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.state_claim) SELECT statement_timestamp(), "state_locked_until", "heartbeat_interval", "max_unexpected_retries" FROM done
 
 -- release
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -74,7 +81,10 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-noted AS (UPDATE "tasks_run" SET "ended" = statement_timestamp(), "outcome" = CAST(%s AS text), "reason" = CAST(%s AS text) FROM done WHERE "tasks_run"."task_id" = done.pk AND "tasks_run"."token" = done.claim)
+noted AS (
+  UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
+    reason = %s::text
+  FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done
 
 -- resolve
@@ -104,7 +114,10 @@ kept AS (
     claimed, duration, stay, attempts, error, fingerprint)
   SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
-noted AS (UPDATE "tasks_run" SET "result" = done.value0, "ended" = statement_timestamp(), "outcome" = CAST(%s AS text), "reason" = CAST(%s AS text) FROM done WHERE "tasks_run"."task_id" = done.pk AND "tasks_run"."token" = done.claim)
+noted AS (
+  UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
+    reason = %s::text, result = done.value0
+  FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done
 
 -- fail
@@ -144,7 +157,10 @@ reported AS (
     traceback = excluded.traceback, fingerprint = excluded.fingerprint, worker = excluded.worker,
     log = NULL, times = CASE WHEN (report.state, report.error, report.message)
       = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END),
-noted AS (UPDATE "tasks_run" SET "ended" = statement_timestamp(), "outcome" = CAST(%s AS text), "reason" = CAST(%s AS text) FROM done WHERE "tasks_run"."task_id" = done.pk AND "tasks_run"."token" = done.claim)
+noted AS (
+  UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
+    reason = %s::text
+  FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done
 
 -- cancel
@@ -174,5 +190,8 @@ kept AS (
     claimed, duration, stay, attempts, error, fingerprint)
   SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
-noted AS (UPDATE "tasks_run" SET "ended" = statement_timestamp(), "outcome" = CAST(%s AS text), "reason" = CAST(%s AS text) FROM done WHERE "tasks_run"."task_id" = done.pk AND "tasks_run"."token" = done.claim)
+noted AS (
+  UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
+    reason = %s::text
+  FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done

@@ -48,13 +48,13 @@ WITH v AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
     $5::float8[]) AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t."id" AS before0, t."shard" AS before1, t."state_version" AS before2, t."state_attempted" AS before3, t."state_locked_until" AS before4, t."state_claim" AS before5, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("tasks_task"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $13
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.before0, v.before1, v.before2, v.before3, v.before4, v.before5, "tasks_task"."state_changed" AS after0, "tasks_task"."result" AS after1, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_shard, v.run_version, v.run_claimed, v.run_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
@@ -69,7 +69,11 @@ kept AS (
     claimed, duration, stay, attempts, error, fingerprint)
   SELECT $18, pk::text, statement_timestamp(), version, 'move', $19, $20, '', $21, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
-attempts AS (INSERT INTO "tasks_run" ("task_id", "shard", "version", "claimed", "lease_until", "token", "ended", "result", "worker", "outcome", "reason") SELECT before0, before1, before2, before3, before4, before5, after0, after1, CAST($22 AS text), CAST($23 AS text), CAST($24 AS text) FROM done)
+noted AS (
+  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
+  SELECT pk, run_shard, run_version, run_claimed, run_until, run_token, run_ended, run_result, $22::text,
+    'succeeded', ''
+  FROM done)
 SELECT pk FROM done
 
 -- record pending to canceled
@@ -81,13 +85,13 @@ WITH v AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
     $5::float8[]) AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t."id" AS before0, t."shard" AS before1, t."state_version" AS before2, t."state_attempted" AS before3, t."state_locked_until" AS before4, t."state_claim" AS before5, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $7) = ("tasks_task"."state_version" & $8)) THEN ("tasks_task"."state_visit" & $9) ELSE $10 END < $11 AND "tasks_task"."state" = $12) THEN ((((("tasks_task"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("tasks_task"."state_visit" >> $16) = ("tasks_task"."state_version" & $17)) THEN ("tasks_task"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("tasks_task"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $29
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.before0, v.before1, v.before2, v.before3, v.before4, v.before5, "tasks_task"."state_changed" AS after0, "tasks_task"."result" AS after1, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_shard, v.run_version, v.run_claimed, v.run_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
@@ -102,7 +106,11 @@ kept AS (
     claimed, duration, stay, attempts, error, fingerprint)
   SELECT $34, pk::text, statement_timestamp(), version, 'move', $35, $36, '', $37, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
-attempts AS (INSERT INTO "tasks_run" ("task_id", "shard", "version", "claimed", "lease_until", "token", "ended", "result", "worker", "outcome", "reason") SELECT before0, before1, before2, before3, before4, before5, after0, after1, CAST($38 AS text), CAST($39 AS text), CAST($40 AS text) FROM done)
+noted AS (
+  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
+  SELECT pk, run_shard, run_version, run_claimed, run_until, run_token, run_ended, run_result, $38::text,
+    'succeeded', ''
+  FROM done)
 SELECT pk FROM done
 
 -- record pending, attempted again

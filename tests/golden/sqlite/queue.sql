@@ -74,10 +74,7 @@ SELECT STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW') AS "now1", "tasks_task"."state
 SELECT "tasks_task"."state_claim" AS "state_claim", "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state" = %s) ORDER BY 2 ASC
 
 -- release
-SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state_locked_until" > (STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')))
-
--- release
-SELECT COUNT(*) AS "__count" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", %s)) AND "tasks_task"."id" IN (%s))
+SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state_locked_until" > (STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')) AND "tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", %s)))
 
 -- release
 SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state" = %s AND "tasks_task"."state_claim" = %s) ORDER BY 1 ASC LIMIT 1
@@ -122,10 +119,7 @@ UPDATE "tasks_run" SET "ended" = STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW'), "ou
 SELECT "tasks_task"."state_claim" AS "state_claim", "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state" = %s) ORDER BY 2 ASC
 
 -- fail
-SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state_locked_until" > (STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')))
-
--- fail
-SELECT COUNT(*) AS "__count" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", %s)) AND "tasks_task"."id" IN (%s))
+SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state_locked_until" > (STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')) AND "tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", %s)))
 
 -- fail
 SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (%s) AND "tasks_task"."state" = %s AND "tasks_task"."state_claim" = %s) ORDER BY 1 ASC LIMIT 1

@@ -12,9 +12,8 @@ from uuid import UUID
 import pytest
 
 from stator.db import effects
-from stator.db.attempt_records import RecordedAttempts
 from stator.db.counted_attempts import CountedAttempts
-from stator.db.effect_table import EFFECTS
+from stator.db.effect_table import FOLLOWING, OF_ROWS
 from stator.db.effects import AFTER
 from stator.db.history import KeptHistory, KeptReports
 from stator.db.related_moves import RelatedMoves
@@ -23,8 +22,10 @@ from stator.db.steps import ForgottenSteps
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import Event, History, Report, Stats
 from stator.models import Step as DurableStep
+from stator.rows.meta import hooks_of
 from tasks.graph import TaskGraph
 from tasks.models import Queue, Run, Task
+from tasks.queue.kept_runs import KeptRuns
 from tests.statements import sent
 from tests.stator.db.calling import ERROR
 from tests.stator.making import ago, change, claim_all, locked_elsewhere, operations_of, put, raw
@@ -63,24 +64,26 @@ CASES = {
     "report of an error": Case(KeptReports, Waiting(5.0, ERROR)),
     "report of a move by an error": Case(KeptReports, Moved(StepGraph.failed, ERROR)),
     "report of a reason": Case(KeptReports, Waiting(5.0, None, "not yet")),
-    "run of a task": Case(RecordedAttempts, Moved(TaskGraph.completed, values={"result": 7}), Task, "pending"),
+    "run of a task": Case(KeptRuns, Moved(TaskGraph.completed, values={"result": 7}), Task, "pending"),
     "move of one of several": Case(RelatedMoves, Moved(ItemGraph.packed), Item, "waiting"),
 }
+TABLE = (*OF_ROWS, *hooks_of(Task).effects, *FOLLOWING)
 # Columns that differ from row to row, and from worker to worker.
 OWN = ("id", "shard")
 HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postgresql)]
 
 
 def test_table_has_all_effects_in_their_order():
-    assert EFFECTS == (
-        SavedFields, CountedAttempts, KeptHistory, KeptReports, RecordedAttempts, ForgottenSteps, RelatedMoves,
+    assert TABLE == (
+        SavedFields, CountedAttempts, KeptHistory, KeptReports, KeptRuns, ForgottenSteps, RelatedMoves,
     )  # fmt: skip
+    bound = [type(effect) for effect in operations_of(Task).records.effects]
+    assert bound == [each for each in TABLE if each in bound]
+    assert KeptRuns in bound
 
 
 def test_every_effect_that_one_statement_may_write_has_a_case():
-    assert {each for each in EFFECTS if each.part is not effects.Effect.part} == {
-        case.effect for case in CASES.values()
-    }
+    assert {each for each in TABLE if each.part is not effects.Effect.part} == {case.effect for case in CASES.values()}
 
 
 @pytest.mark.postgresql
@@ -189,7 +192,7 @@ def test_nothing_is_written_for_an_effect_that_is_not_wanted(make, outcome, monk
     def refuse(*given):
         raise AssertionError("it is not wanted")
 
-    for each in EFFECTS:
+    for each in TABLE:
         monkeypatch.setattr(each, "wants", lambda self, act: None)
         for form in ("part", "values", "write"):
             monkeypatch.setattr(each, form, refuse)

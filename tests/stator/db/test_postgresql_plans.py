@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
-from django.db.models import CharField, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from stator import claims as program_claims
@@ -14,11 +14,12 @@ from stator.db import chores, ordering, own_tables
 from stator.db.probe import look, overdue
 from stator.graph.outcomes import Waiting
 from stator.rows.claimable import Crashes
+from stator.statements import Statement
 from tests.emptying import empty
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.dated import Watch
-from tests.testapp.faults import Effect, Job
+from tests.testapp.faults import Job
 
 if connection.vendor == "postgresql":
     from stator.db import postgresql, session
@@ -225,9 +226,12 @@ def save(claim):
     claim.instance.save(update_fields=["note"])
 
 
-def renewal(note):
-    records = program_claims.ProgramRecords(Effect, "version", "claim", {}, {"note": note})
-    return program_claims.Renewal(Now() + timedelta(seconds=60), Q(), records)
+def renewal():
+    return Now() + timedelta(seconds=60), Q()
+
+
+def hold(claim):
+    return program_claims.hold(claim, "hold", renewal, {}, {}, also=Statement(""), then=lambda: None)
 
 
 OF_CLAIMED = {
@@ -237,7 +241,7 @@ OF_CLAIMED = {
     "renew": lambda claim: claim.operations.renew([claim]),
     "find": lambda claim: program_claims.find(Job, claim.pk, claim.token),
     "find many": lambda claim: program_claims.find_many(Job, {claim.pk: claim.token}),
-    "hold": lambda claim: program_claims.hold(claim, "hold", renewal, {"note": "held"}, {"note": CharField()}),
+    "hold": hold,
 }
 
 

@@ -317,3 +317,21 @@ def test_heartbeat_beyond_a_timeout_that_was_made_shorter_is_too_late(queue):
     with pytest.raises(LeaseLost):
         claim.verify()
     assert claim_one(queue, "bot-2").task == task
+
+
+@pytest.mark.parametrize("end", ["resolve", "release", "hand_back"])
+def test_end_changes_no_run_but_that_of_its_claim(end):
+    """The claims of one statement share their token, and a task has a run for each of its claims."""
+    queue = make_queue(same_worker_again=True)
+    for action in "ab":
+        queue.publish(action)
+    first, second = queue.claim(worker="bot-1", limit=2)
+    first.release("busy")
+    again = claim_one(queue)
+    assert (again.task.pk, second.token) == (first.task.pk, first.token)
+    others = Run.objects.exclude(task=again.task, token=again.token).order_by("pk")
+    before = list(others.values())
+    getattr(again, end)()
+    assert list(others.values()) == before
+    ended = Run.objects.filter(task=again.task, token=again.token).values_list("outcome", flat=True)
+    assert list(ended) == {"resolve": ["succeeded"], "release": ["released"], "hand_back": []}[end]
