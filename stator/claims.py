@@ -145,7 +145,10 @@ def claim_at_once(
         operations, key, pick, lease, token, limit, values, also=also, among=among
     )
     states, own = operations.state_field.states, operations.state_field.attname
-    claims = [Claim(operations.part_with(row), row, states[row.__dict__[own]], token, since) for row in found]
+    claims = [
+        Claim(part, row, states[row.__dict__[own]], token, since)
+        for part, row in zip(operations.division.parts_of(found), found, strict=True)
+    ]
     return with_events(claims), flag
 
 
@@ -240,9 +243,10 @@ def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> W
     ``where``: the statement is kept by it, so its values must have hashes.
     """
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
-    if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
+    others = [each.operations for each in claims if each.operations is not operations]
+    if any((each.model, each.alias) != (operations.model, operations.alias) for each in others):
         raise ValueError("the claims belong to several models or databases; make one call for each")
-    if any(each.operations.part != operations.part for each in claims):
+    if any(each.part != operations.part for each in others):
         by_part: dict[object, list[Ended]] = defaultdict(list)
         for ended in ends:
             by_part[ended[0].operations.part].append(ended)
@@ -253,7 +257,7 @@ def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> W
     if written is None:
         written = _end(operations, list(ends), note, where)
     transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
-    if any(claim.state.woken_by_events for claim in claims):
+    if [claim for claim in claims if claim.state.woken_by_events]:
         announce(operations.model, operations.alias)
     return written
 

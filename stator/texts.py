@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from math import isfinite
 
@@ -154,17 +154,17 @@ def _is_flat(value: object, depth: int) -> bool:
     """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
     if not isinstance(value, _NESTING):
         return True
-    level = [value]
-    for _ in range(depth + 1):
+    level: list[Collection[object]] = [value]
+    for _ in range(depth):
         level = [
             item
             for parent in level
-            if isinstance(parent, _NESTING)
             for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, _NESTING)
         ]
         if not level:
             return True
-    return False
+    return not any(level)
 
 
 def text_of(value: object) -> str:

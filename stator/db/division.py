@@ -1,6 +1,6 @@
 """How the rows of a store are divided into parts, each of them a store as well: here not at all."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,10 @@ class Undivided:
     def part_with(self, row: Any) -> Any:
         """Return the store with an object."""
         return self.store
+
+    def parts_of(self, rows: Sequence[Any]) -> list[Any]:
+        """Return the store with each of some objects; asks once whether there are several."""
+        return list(map(self.part_with, rows)) if self.is_divided else [self.store] * len(rows)
 
     def at(self, value: object) -> Any:
         """Return the store of the part that a value tells from others."""

@@ -145,7 +145,7 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
 def named_state(model: type[Model], state: State | str | int | None) -> State:
     """Return the state with that name or value; raise ``ValueError`` with the known names if there is none."""
     graph = graph_of(model)
-    if found := state_field(model).find(state):
+    if (found := state_field(model).find(state)) is not None:
         return found
     if state is None and state_field(model).null:
         label = model._meta.label

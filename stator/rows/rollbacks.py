@@ -5,13 +5,13 @@ write it again with its next save, or write to the row of somebody else who got 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple
 from weakref import ref
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import NOT_PROVIDED, Model
 
@@ -33,17 +33,30 @@ FILLED_BY_UPDATES = frozenset({"_loaded_state", "_loaded_watched", "stator"})
 
 Values = Mapping[str, Any]
 
+# The context outside of a transaction.
+NOTHING = nullcontext()
 
-@contextmanager
-def remembered(using: str, holders: Iterable[Any], names: Collection[str] | None = None) -> Iterator[None]:
+
+def remembered(
+    using: str, holders: Iterable[Any], names: Collection[str] | None = None
+) -> AbstractContextManager[None]:
     """Undo what the block writes into the attributes of objects if the open transaction, or its savepoint, is undone.
 
     ``names``: the attributes, by default all. Whether a model's instance is saved, and where, is always among them. An
     attribute that was assigned anew since keeps its value. Does nothing outside of a transaction.
     """
-    if transaction.get_autocommit(using):
-        yield
-        return
+    return _restoring(using, holders, names) if is_open(using) else NOTHING
+
+
+def is_open(using: str) -> bool:
+    """Return whether a transaction is open, so that what is written may be rolled back."""
+    connection = connections[using]
+    # A connection that is not open yet takes its settings when it is; to ask for it takes three times as long.
+    return not (connection.autocommit if connection.connection else transaction.get_autocommit(using))
+
+
+@contextmanager
+def _restoring(using: str, holders: Iterable[Any], names: Collection[str] | None) -> Iterator[None]:
     parts = [(part, own, _values(part, own)) for holder in holders for part, own in _parts(holder, names)]
     try:
         yield
@@ -66,7 +79,7 @@ def before_save(using: str, instance: Model) -> Before | None:
 
     As ``remembered``, in a tenth of the time: programs save many objects in one transaction.
     """
-    if transaction.get_autocommit(using):
+    if not is_open(using):
         return None
     state, values = instance._state, instance.__dict__
     # A copy of all attributes takes less time than one of some.
@@ -97,7 +110,7 @@ def _filled_by_inserts(model: type[Model]) -> frozenset[str]:
 
 def created(using: str, instances: Iterable[Any]) -> None:
     """Make new instances unsaved again if the open transaction, or its savepoint, is rolled back."""
-    if transaction.get_autocommit(using):
+    if not is_open(using):
         return
     journal = journal_of(using)
     for instance in instances:
@@ -108,7 +121,7 @@ def created(using: str, instances: Iterable[Any]) -> None:
 
 def on_rollback(using: str, function: Callable[[], object]) -> None:
     """Call a function if the open transaction, or its savepoint, is rolled back."""
-    if not transaction.get_autocommit(using):
+    if is_open(using):
         journal_of(using).add(function)
 
 

@@ -30,7 +30,7 @@ from tasks.queue.kept_runs import CLAIMED
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
-from tasks.rows.tables import run_rows
+from tasks.rows.tables import run_rows, task_model
 from tasks.rows.tasks import TaskRow
 
 logger = logging.getLogger("tasks.queues")
@@ -54,7 +54,7 @@ def claim(
     """Claim up to ``limit`` tasks of a queue for a worker, most urgent first."""
     settings, metadata = load_settings(), {} if metadata is None else metadata
     check_worker(worker)
-    check_lease(lease, claims.longest_lease(queue.tasks.model, using=queue._state.db))
+    check_lease(lease, claims.longest_lease(task_model(), using=queue._state.db))
     check_metadata(metadata, settings.METADATA_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")

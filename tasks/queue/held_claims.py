@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 # The results of claims by task; None if their ends have none.
 Results = Mapping[int, Json] | None
 
+# Returns columns of a task whose claim has ended at a time.
+Left = Callable[[datetime], dict[str, object]]
+
 # The columns of the task that a heartbeat reads anew.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 
@@ -56,6 +59,7 @@ class TaskClaim(LoopClaim):
         self._claim = claim
         self.worker = worker
         self.task = claim.instance
+        self._using = str(self.task._state.db)
         self.token: UUID = claim.token
         self.attempt: int = claim.attempt
         self.lease = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
@@ -176,9 +180,8 @@ class TaskClaim(LoopClaim):
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
-        with remembered(self._using, [self]):
-            if self._end(claims.Released(), FORGOTTEN).at:
-                self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
+        left: dict[str, object] = {"state_ready": True, "state_attempts": self.attempt - 1}
+        self._end(claims.Released(), FORGOTTEN, lambda at: left)
 
     averify = in_thread(verify)
     aheartbeat = in_thread(heartbeat)
@@ -188,10 +191,6 @@ class TaskClaim(LoopClaim):
     acancel = in_thread(cancel)
     ahand_back = in_thread(hand_back)
 
-    @property
-    def _using(self) -> str:
-        return str(self.task._state.db)
-
     def _count_error(self) -> int:
         of_task = run_rows(self._using).filter(task=self.task.pk)
         of_task.filter(token=self.token).update(unexpected_errors=F("unexpected_errors") + 1)
@@ -199,23 +198,26 @@ class TaskClaim(LoopClaim):
         return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
-        with remembered(self._using, [self]):
-            waiting, ending = claims.Waiting(0.0, failure, reason[:500]), Ending(outcome, reason)
-            written = claims.end([(self._claim, waiting)], ending, where=_attempts_left(load_settings()))
-            if written.lost:
-                # If the claim has not ended, that was its task's last attempt.
-                self._end(claims.moved(self._claim, "errored", failure=failure), ending)
-            self.ended = True
-            if written.at:
-                self.left = {"state_ready": True, "state_next_attempt": written.at}
+        waiting, ending = claims.Waiting(0.0, failure, reason[:500]), Ending(outcome, reason)
+        if not self._ended_by(waiting, ending, _left_ready, where=_attempts_left(load_settings())):
+            # If the claim has not ended, that was its task's last attempt.
+            self._end(claims.moved(self._claim, "errored", failure=failure), ending)
 
-    def _end(self, outcome: claims.Outcome, ending: Ending) -> claims.Written:
-        with remembered(self._using, [self]):
-            written = claims.end([(self._claim, outcome)], ending)
-            if written.lost:
+    def _end(self, outcome: claims.Outcome, ending: Ending, left: Left | None = None) -> None:
+        if not self._ended_by(outcome, ending, left):
+            with remembered(self._using, [self]):
                 raise self._lost()
-            self.ended = True
-        return written
+
+    def _ended_by(
+        self, outcome: claims.Outcome, ending: Ending, left: Left | None = None, where: Q | None = None
+    ) -> bool:
+        """End the claim and return True if it is held; ``left`` returns the task's columns at the time of the end."""
+        with remembered(self._using, [self]):
+            written = claims.end([(self._claim, outcome)], ending, where=where)
+            self.ended = not written.lost
+            if left and written.at:
+                self.left = left(written.at)
+        return self.ended
 
     def _lost(self) -> LeaseLost:
         """Note that the claim is lost, and return the error for its holder; it says what became of the task."""
@@ -238,6 +240,10 @@ def _renewal(
     """Return the end of a renewed lease, and who may renew it; the worker and the lease are values or parameters."""
     run = run_rows(using).filter(task=OuterRef("pk"), token=OuterRef("state_claim"))
     return renewed_end(lease, longest, settings, queue_rows(using), run), allowed(worker)
+
+
+def _left_ready(at: datetime) -> dict[str, object]:
+    return {"state_ready": True, "state_next_attempt": at}
 
 
 # One object for equal settings.

@@ -4,6 +4,7 @@ The statement has the queue's rules, as they were last read, in its condition, a
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from django.db import connections, transaction
@@ -16,6 +17,7 @@ from stator.statements import Parameter
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.rows.queues import QueueRow
+from tasks.rows.tables import task_model
 
 # Rows of one statement of the ORM.
 BATCH = 500
@@ -47,9 +49,8 @@ class QueueTemplate:
     """
 
     def __init__(self, queue: QueueRow, names: tuple[str, ...]) -> None:
-        self.queue, self.using, self.tasks = queue, str(queue._state.db), queue.tasks.model
+        self.queue, self.using, self.tasks = queue, str(queue._state.db), task_model()
         self.pk = Parameter("queue_pk", BigIntegerField())
-        fields = {name: queue._meta.get_field(name) for name in names}
         self.given = {name: getattr(queue, name) for name in names}
         # None is compared in another way, and some values decide which conditions there are.
         plain = {name: value for name, value in self.given.items() if name in DECIDING or value in USUAL}
@@ -57,13 +58,18 @@ class QueueTemplate:
         self.values = {f"queue_{name}": value for name, value in {"pk": queue.pk, **self.given}.items()}
         self.exclusive: bool = queue.exclusive
         for name, value in self.given.items():
-            setattr(self, name, value if name in plain else Parameter(f"queue_{name}", fields[name]))
+            setattr(self, name, value if name in plain else Parameter(f"queue_{name}", _field(type(queue), name)))
 
     @property
     def same(self) -> QuerySet[Any]:
         """The row of the queue if its configuration has not changed since it was last read, else no row."""
         rows: QuerySet[Any] = QuerySet(type(self.queue), using=self.using)
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
+
+
+@cache
+def _field(model: type[Model], name: str) -> Any:
+    return model._meta.get_field(name)
 
 
 def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
@@ -81,7 +87,7 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
         ready = {task.action for task in tasks if task.state_ready}
         wakes = not queue.actions_elsewhere or any(declared(name, queue.name) for name in ready)
         announce(type(tasks[0]), template.using, wakes=wakes)
-    of_task = queue.tasks.model._meta.get_field("queue")
+    of_task = _field(template.tasks, "queue")
     for task in tasks:
         # The task refers to the queue already, so Django need not check that.
         of_task.set_cached_value(task, queue)

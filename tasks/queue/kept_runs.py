@@ -10,18 +10,24 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part
 from stator.db.saved_fields import is_saved_at_once, value_names
-from stator.models import Now, name_of
+from stator.models import Now, column_of, field_of, name_of
 from stator.statements import written
 from tasks.queue import runs
 from tasks.rows.runs import Run
 
+# The columns that runs have from tasks.
+COLUMNS = ", ".join(column_of(field_of(Run, name)) for name in runs.COPIED)
+
 # ``done`` are the claimed tasks.
-CLAIMED = written(""",
+CLAIMED = written(
+    """,
 noted AS (
-  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, worker, lease, outcome, reason)
-  SELECT id, shard, state_version, state_attempted, state_locked_until, state_claim, %(worker)s::text,
-    %(lease)s::float8, '', ''
-  FROM done WHERE state_claim IS NOT NULL)""")
+  INSERT INTO tasks_run ({columns}, token, worker, lease, outcome, reason)
+  SELECT {values}, state_claim, %(worker)s::text, %(lease)s::float8, '', ''
+  FROM done WHERE state_claim IS NOT NULL)""",
+    columns=COLUMNS,
+    values=", ".join(runs.COPIED.values()),
+)
 
 # ``done`` is the task whose lease is renewed.
 HELD = """,
@@ -43,14 +49,10 @@ noted AS (DELETE FROM tasks_run USING done WHERE tasks_run.task_id = done.pk AND
 # The attempts of a worker process that have completed tasks.
 COMPLETED = """,
 noted AS (
-  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
-  SELECT pk, run_shard, run_version, run_claimed, run_until, run_token, run_ended, run_result, %(run_worker)s::text,
-    'succeeded', ''
+  INSERT INTO tasks_run ({columns}, token, ended, result, worker, outcome, reason)
+  SELECT {values}, run_token, run_ended, run_result, %(run_worker)s::text, 'succeeded', ''
   FROM done)"""
-BEFORE = {
-    "shard": "run_shard", "state_version": "run_version", "state_attempted": "run_claimed",
-    "state_locked_until": "run_until", "state_claim": "run_token",
-}  # fmt: skip
+BEFORE = {of: f"run_{name}" for name, of in runs.COPIED.items()} | {"state_claim": "run_token"}
 AFTERWARDS = {"state_changed": "run_ended", "result": "run_result"}
 
 
@@ -84,7 +86,7 @@ class KeptRuns(Effect):
             return Part(
                 passed=tuple(f"t.{name} AS {called}" for name, called in BEFORE.items()),
                 returned=(*(f"v.{called}" for called in BEFORE.values()), *after),
-                after=written(COMPLETED),
+                after=written(COMPLETED, columns=COLUMNS, values=", ".join(f"run_{name}" for name in runs.COPIED)),
             )
         if not answer:
             return Part(returned=("v.claim",), after=written(DELETED))

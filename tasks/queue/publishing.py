@@ -21,7 +21,7 @@ from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.queue.parts import is_spread, place_of_task
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
-from tasks.rows.tables import task_rows
+from tasks.rows.tables import task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def publish(
     ``batch``: the number of the batch that new tasks belong to.
     """
     settings = load_settings()
-    lease = longest_lease(queue.tasks.model, using=queue._state.db)
+    lease = longest_lease(task_model(), using=queue._state.db)
     messages = [message_of(each, settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
     rows = sum(message.rows for message in messages)
     bound_rows(rows, settings.PUBLISH_LIMIT)
@@ -148,7 +148,7 @@ def _in_one_statement(
 
 def check(queue: QueueRow, given: dict[str, Any], *, over_http: bool) -> None:
     """Raise ``PublishRefused`` if a task could not be published now; publish nothing."""
-    message = message_of(given, load_settings(), longest_lease(queue.tasks.model, using=queue._state.db))
+    message = message_of(given, load_settings(), longest_lease(task_model(), using=queue._state.db))
     _refuse(queue, [message], known_only=False, over_http=over_http)
     _values(queue, message, None)
 

@@ -3,6 +3,7 @@
 Querysets of tasks and queues have rows of type Any: type checkers know primary keys and relations only of models.
 """
 
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from django.apps import apps
@@ -40,5 +41,6 @@ def locked(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     return rows.select_for_update(no_key=connections[rows.db].features.has_select_for_no_key_update)
 
 
+@cache
 def _model(name: str) -> type[Any]:
     return apps.get_model("tasks", name)
