@@ -23,7 +23,7 @@ from stator.db.chores import mark_ready
 from stator.db.claims import take, with_events
 from stator.db.conditions import CLAIM
 from stator.db.inserts import Insertion
-from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, new_token, new_worker_id
+from stator.db.interface import AtOnce, Claim, Ended, Operations, OutcomeBatch, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
@@ -375,13 +375,13 @@ def _hold(
 
 def _end_at_once(ended: list[Ended], note: Any, where: Q | None) -> Written | None:
     """End all of these claims, or none and return None."""
-    batch = OutcomeBatch.of(ended, note)
+    batch = OutcomeBatch.of(ended, note, AtOnce(where))
     operations = batch.operations
     if len(ended) == 1:
         operations = operations.division.near(batch.claims[0].instance)
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
-            return operations.records.record_at_once(batch, where)
+            return operations.records.record_at_once(batch)
     except DatabaseError as error:
         if is_retryable(error):
             return None

@@ -78,7 +78,6 @@ class CitusAttempts(CountedAttempts):
 class CitusRecords(PostgresqlRecords):
     """Records by one statement for each kind of outcome, which needs the row for its statistics to be there."""
 
-    record_at_once = records.Records.record_at_once
     _move = records.Records._move
 
     @cached_property
@@ -102,7 +101,6 @@ class CitusRecords(PostgresqlRecords):
 class SliceRecords(PostgresqlRecords):
     """Records of rows on one node: one statement, and further ones for what is not on that node."""
 
-    record_at_once = records.Records.record_at_once
     _move = records.Records._move
 
 

@@ -3,13 +3,14 @@
 from stator.db.counted_attempts import CountedAttempts
 from stator.db.effects import Effect, Store
 from stator.db.history import KeptHistory, KeptReports
+from stator.db.program_claims import AllOrNone
 from stator.db.related_moves import RelatedMoves
 from stator.db.saved_fields import SavedFields
 from stator.db.steps import ForgottenSteps
 
 # Saved fields are columns of the row, and what an app keeps may be copied from it. What follows moves comes last: it
 # may lock and write other rows.
-OF_ROWS: tuple[type[Effect], ...] = (SavedFields, CountedAttempts, KeptHistory, KeptReports)
+OF_ROWS: tuple[type[Effect], ...] = (AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports)
 FOLLOWING: tuple[type[Effect], ...] = (ForgottenSteps, RelatedMoves)
 
 

@@ -22,7 +22,7 @@ class Act(Protocol):
 
     ``edge``: the names of the state that the rows leave and of the one that they enter, see ``OutcomeBatch.to``.
     ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler. ``note``: what a program
-    says of the ends of its claims, for the effects of its app.
+    says of the ends of its claims, for the effects of its app. ``at_once``: one statement is to write all of them.
     """
 
     @property
@@ -51,6 +51,8 @@ class Act(Protocol):
     def reason(self) -> str: ...
     @property
     def note(self) -> Any: ...
+    @property
+    def at_once(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RowsMove:
     ended = claims = outcomes = saves = ()
     moved = True
     released = begun = failed = computed = may_go_on = False
-    note = None
+    note = at_once = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ class Part:
     """The share of an effect in the statement that records outcomes; the texts continue lists and conditions.
 
     ``changes``: columns of the row. These are all that the portable statement takes.
-    ``arrays`` and ``names``: further values of each row, as arrays, and what they are called in ``v``. ``kept``: other
-    columns of ``v`` that the found rows pass on. ``passed``: expressions over a row ``t`` as it was found.
+    ``arrays`` and ``names``: further values of each row, as arrays, and what they are called in ``v``.
+    ``passed``: expressions over a row ``t`` as it was found.
     ``found``: conditions of the row as it was.
     ``before``: statements in the WITH that read the found rows, ``mine``, or lock others before the rows are written.
     ``set``: further columns of the row. ``only``: conditions without which a row is not written.
@@ -99,7 +101,6 @@ class Part:
     changes: Mapping[str, object] | None = None
     arrays: str = ""
     names: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
     found: str = ""
     before: Statement | str = ""

@@ -21,6 +21,8 @@ from stator.statements import written
 # The columns of the attempt, as they are until the outcome is written.
 OF_ATTEMPT = ("t.state_attempts AS attempts", "t.state_attempted AS attempted")
 
+DURATIONS = ", %(durations)s::float8[]"
+
 # The worker that made the claim: its id is the beginning of the token.
 WORKER = "left(replace(v.claim::text, '-', ''), 12) AS worker"
 
@@ -82,7 +84,7 @@ class KeptHistory(Effect):
     def part(self, act: Act, answer: Hashable) -> Part:
         """Return the INSERT of the entries."""
         return Part(
-            kept=("duration",),
+            arrays=DURATIONS, names=("duration",),
             passed=OF_ATTEMPT,
             returned=(
                 f"{self._compiler.table}.state_version AS version", WORKER, "v.duration", "v.attempts", "v.attempted"

@@ -16,7 +16,7 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
-from django.db.models import Model
+from django.db.models import Model, Q
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
@@ -221,6 +221,13 @@ def new_token(worker_id: str) -> UUID:
 
 Ended = tuple[Claim, Outcome]
 
+
+class AtOnce(NamedTuple):
+    """A condition of the row of a single claim; None for no condition."""
+
+    where: Q | None
+
+
 # The targets of outcomes without a result, for attempts that have not begun and for begun attempts. No state can have
 # these names.
 RELEASED, INTERRUPTED = "<released>", "<interrupted>"
@@ -272,7 +279,7 @@ class OutcomeBatch:
     ``outcomes``: each of the outcomes once.
     ``saves``: the fields that get values in some outcomes.
     ``computed``: some of these values are expressions for the database.
-    ``note``: what a program says of these ends.
+    ``note``: what a program says of these ends. ``at_once``: its condition for them, if one statement is to write all.
     """
 
     ended: list[Ended]
@@ -289,11 +296,12 @@ class OutcomeBatch:
     saves: tuple[str, ...]
     computed: bool
     note: Any = None
+    at_once: AtOnce | None = None
     # Handlers give no reasons for moves.
     reason: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, ended: list[Ended], note: Any = None) -> "OutcomeBatch":
+    def of(cls, ended: list[Ended], note: Any = None, at_once: AtOnce | None = None) -> "OutcomeBatch":
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
         outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
@@ -317,6 +325,7 @@ class OutcomeBatch:
             tuple(source.saves) if values else (),
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
             note,
+            at_once,
         )
 
     @property

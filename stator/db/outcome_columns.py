@@ -1,12 +1,14 @@
 """The columns of a row that an outcome changes: by the ORM, and in a statement with arrays of values."""
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db.models import BooleanField, DurationField, F, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
-from stator.db.interface import Claim, Ended, OutcomeBatch
+from stator.db.interface import Claim, Ended, Operations, OutcomeBatch
+from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
@@ -54,6 +56,15 @@ def delays_of(batch: OutcomeBatch) -> list[float | None]:
         return [float(each.delay) for _, each in batch.ended if isinstance(each, Waiting)]
     delays = [each.after or None for _, each in batch.ended if isinstance(each, Released)]
     return delays if any(delays) else []
+
+
+def found_written(operations: Operations, batch: OutcomeBatch, accepted: Collection[Pk]) -> set[Pk]:
+    """Return the refused rows that look as if their outcome had been written."""
+    refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
+    named = ("pk", operations.state_field.name, "state_version", "state_attempts", "state_claim")
+    with operations.reading():
+        found = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
+        return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
 
 def is_written(claim: Claim, outcome: Outcome, state: object, version: int, attempts: int, token: UUID | None) -> bool:

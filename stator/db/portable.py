@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.claims import Claims
+from stator.db.effects import Store
 from stator.db.interface import Operations, Parts
 from stator.db.leases import Leases
 from stator.db.records import Records
@@ -14,7 +15,7 @@ from stator.db.transactions import Transactions
 
 def parts_of(operations: Operations) -> Parts:
     """Return the portable parts of these operations."""
-    return Parts(Transactions(operations), Leases(operations), Claims(operations), Records(operations))
+    return Parts(Transactions(operations), Leases(operations), Claims(operations), Records(Store(operations)))
 
 
 def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> AbstractContextManager[object]:

@@ -6,30 +6,37 @@ and the caller sends several statements instead.
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from typing import Self
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
-from django.db.models import Expression, Field, Model, Q, QuerySet, Subquery, UUIDField
+from django.db.models import BooleanField, Expression, Field, Model, Q, QuerySet, Subquery, UUIDField
+from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
 from stator.db.claims_postgresql import PICKED, PICKED_NEAR, TOKEN, filtered, lock_of
 from stator.db.compiler import Compiler, compiler_of
+from stator.db.effects import Act, Effect, Part, Store
 from stator.db.instances import load_all
 from stator.db.interface import Claim, Operations
-from stator.db.kept_statements import keep, send
+from stator.db.kept_statements import inlined, keep, send
 from stator.db.probe import probes
 from stator.db.retry import is_retryable
 from stator.db.values import Instance, Pk, Row
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.statements import Parameter, Statement, selecting, updating, written
+from stator.statements import Parameter, Statement, existing, selecting, updating, written
 
 # Narrows and orders rows.
 Pick = Callable[[QuerySet[Model]], QuerySet[Model]]
 
 # The name of a row's key among the values.
 OWN_KEY = "stator_pk"
+
+# Conditions of an end: the leases of the claims last, and all rows are found.
+IN_TIME = " AND t.state_locked_until > statement_timestamp()"
+ALL = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
 
 
 def claim(
@@ -95,6 +102,38 @@ def hold(
 def held(operations: Operations, pk: Pk | Parameter, token: UUID | Parameter) -> QuerySet[Model]:
     """Return the row of a claim, if the claim holds it and its lease has not run out."""
     return operations.rows.filter(pk=pk, state_claim=token, state_locked_until__gt=Now())
+
+
+class AllOrNone(Effect):
+    """No effect but a condition: outcomes of a program's claims are written all or none, while their leases run."""
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for the claims of programs, where one statement writes outcomes."""
+        return cls(store) if store.compiler and store.operations.for_programs else None
+
+    def wants(self, act: Act) -> Hashable:
+        """Return the condition of the row, if there is to be one statement."""
+        return act.at_once
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the conditions and the database's time."""
+        operations, (where,) = self._operations, act.at_once
+        only: list[str | Statement] = [ALL]
+        if where is not None:
+            rows = operations.division.template.rows
+            row = existing(rows.filter(where, pk=Parameter(OWN_KEY, operations.model._meta.pk)))
+            only += [" AND ", inlined(operations, row)]
+        changes = {}
+        if not act.moved and not act.released:
+            # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
+            woken = "state_ready OR v.delay <= 0" if act.claims[0].state.woken_by_events else "v.delay <= 0"
+            changes["state_ready"] = RawSQL(woken, [], output_field=BooleanField())
+        return Part(changes=changes, found=IN_TIME, only=Statement.of(*only), result=", statement_timestamp()")
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add the key of the row."""
+        into[OWN_KEY] = act.claims[0].pk
 
 
 def _claim(

@@ -5,22 +5,21 @@ row means a lost lease.
 """
 
 from collections.abc import Collection, Hashable
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.db.effect_table import bound
 from stator.db.effects import Act, Done, Effect, Plan, RowsMove, Store
 from stator.db.interface import Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
-from stator.db.outcome_columns import changes_of, is_written, write_key
+from stator.db.outcome_columns import changes_of, found_written, write_key
 from stator.db.values import Pk
 from stator.graph import State
-from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.life import OF_LIFE
 from stator.rows.locking import Locked
@@ -36,17 +35,18 @@ Accepted = dict[Pk, float | None]
 class Records:
     """Records of attempts on the rows of one model."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    # Whether the statement that writes outcomes is a transaction by itself.
+    _is_one_statement = False
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._operations: Operations = store.operations
+        self._plans: dict[tuple[Hashable, ...], Plan] = {}
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
         """What outcomes and moves write beside the rows."""
-        return bound(Store(self._operations))
-
-    @cached_property
-    def _plans(self) -> dict[tuple[Hashable, ...], Plan]:
-        return {}
+        return bound(self._store)
 
     def _plan(self, act: Act) -> Plan:
         """Return how the effects of an act are written."""
@@ -77,9 +77,9 @@ class Records:
         except WaiterHeld as held:
             later = set(held.pks)
             others = [ended for ended in batch.ended if ended[0].pk not in later]
-            written = (
-                self.record_batch(OutcomeBatch.of(others, batch.note), again=again, last=last) if others else Written()
-            )
+            written = Written()
+            if others:
+                written = self.record_batch(OutcomeBatch.of(others, batch.note), again=again, last=last)
             written.deferred += [ended for ended in batch.ended if ended[0].pk in later]
             return written
 
@@ -88,34 +88,22 @@ class Records:
         plan = plan.complete or plan
         # In the transaction of a handler, what it has written would be lost.
         wait = self._operations.connection.in_atomic_block
-        with self._recording(plan):
+        alone = self._is_one_statement and not plan.further
+        with nullcontext() if alone else self._operations.transaction():
             accepted, together = self._write(batch, plan, last=last and not plan.further)
             if accepted and plan.further:
                 done = Done(batch.only(accepted), accepted, together, wait)
                 for effect in plan.further:
                     effect.write(done)
-        return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
+        found = found_written(self._operations, batch, accepted) if again else set[Pk]()
+        return self._sort_out(batch, {*accepted, *found} if found else accepted)
 
-    def record_at_once(self, batch: OutcomeBatch, where: Q | None) -> Written | None:
+    def record_at_once(self, batch: OutcomeBatch) -> Written | None:
         """Record outcomes of claims whose leases have not run out, all or none, in one statement.
 
-        ``where``: a condition of the row, of a single claim. If that takes more statements, as it always does here, or
-        an outcome is refused, nothing is written and None returned.
+        If that takes more statements, as it always does here, or one is refused, nothing is written and None returned.
         """
         return None
-
-    def _found_written(self, batch: OutcomeBatch, accepted: Collection[Pk]) -> set[Pk]:
-        """Return the refused rows that look as if their outcome had been written."""
-        operations = self._operations
-        refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
-        named = ("pk", operations.state_field.name, "state_version", "state_attempts", "state_claim")
-        with operations.reading():
-            found = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
-            return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
-
-    def _recording(self, plan: Plan) -> AbstractContextManager[object]:
-        """Return the transaction that writes a batch and its effects."""
-        return self._operations.transaction()
 
     def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes; return the accepted ones, and how long their rows had been in the state that they left.
@@ -133,7 +121,7 @@ class Records:
                 rows = operations.rows.filter(pk__in=mine)
                 accepted |= dict.fromkeys(mine)
                 if batch.moved:
-                    together.append(_about_to_leave(rows, accepted if plan.tells else None))
+                    together.append(Stay.of(rows, accepted if plan.tells else None))
                 changes = changes_of(operations.state_field, ended[0][1], batch.source)
                 for part in parts:
                     changes |= part.changes or {}
@@ -202,12 +190,3 @@ class Records:
         for effect in effects:
             effect.write(Done(move, dict.fromkeys(picked), together))
         return count, picked
-
-
-def _about_to_leave(rows: QuerySet[Model], each: Accepted | None) -> Stay:
-    """Return how long rows have been in their state, all together; also note it for ``each``."""
-    if each is None:
-        return Stay.of(rows)
-    found = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
-    each |= found
-    return Stay.of_each(found.values())

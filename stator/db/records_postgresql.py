@@ -5,28 +5,24 @@ quoted. Rows that somebody else has locked are skipped.
 """
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter
 
 from django.db import DatabaseError
-from django.db.models import BooleanField, F, Model, Q, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator import signals
 from stator.db import records, sql
 from stator.db.compiler import Compiler, places_of
-from stator.db.effect_table import bound
-from stator.db.effects import Effect, Part, Plan, RowsMove, Store
+from stator.db.effects import Act, Part, Plan, RowsMove, Store
 from stator.db.interface import Operations, OutcomeBatch, Written
-from stator.db.kept_statements import inlined
 from stator.db.outcome_columns import changes_by_arrays, delays_of
-from stator.db.program_claims import OWN_KEY
 from stator.db.records import Accepted
 from stator.db.values import Pk, Row
 from stator.rows import columns
 from stator.rows.stay import Stay
-from stator.statements import Parameter, Statement, existing, written
+from stator.statements import Statement, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
 # for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, so it does not meet the dead entries of
@@ -34,8 +30,8 @@ from stator.statements import Parameter, Statement, existing, written
 # for each row.
 RECORD = """
 WITH v AS (
-  SELECT * FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[], %(delays)s::float8[], %(failed)s::bool[],
-    %(durations)s::float8[]{arrays}) AS v(pk, claim, delay, failed, duration{names})),
+  SELECT * FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[], %(delays)s::float8[], %(failed)s::bool[]{arrays})
+    AS v(pk, claim, delay, failed{names})),
 {mine},
 done AS (
   UPDATE {table} SET {set} FROM mine v
@@ -74,10 +70,6 @@ SELECT {result} FROM done
 
 _place = attrgetter("place")
 
-# The leases of the claims last, and all of them are written, or none.
-IN_TIME = " AND t.state_locked_until > statement_timestamp()"
-ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
-
 # The places of rows, with null where a place is not known.
 AT_CTID = Part(arrays=", %(places)s::tid[]", names=("place",))
 
@@ -85,16 +77,13 @@ AT_CTID = Part(arrays=", %(places)s::tid[]", names=("place",))
 class PostgresqlRecords(records.Records):
     """Records by one statement for each kind of outcome."""
 
+    _is_one_statement = True
+
     def __init__(self, operations: Operations, compiler: Compiler, pick: Callable[..., Statement]) -> None:
-        super().__init__(operations)
+        super().__init__(Store(operations, compiler, operations.capabilities.writes_in_with))
         self._compiler = compiler
         # Returns a query that locks rows and gives their keys.
         self._pick = pick
-
-    @cached_property
-    def effects(self) -> tuple[Effect, ...]:
-        """What outcomes and moves write beside the rows."""
-        return bound(Store(self._operations, self._compiler, self._operations.capabilities.writes_in_with))
 
     def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
         """Record like the portable method; rows that no effect leaves out take one statement."""
@@ -115,12 +104,12 @@ class PostgresqlRecords(records.Records):
             written.deferred = rest
             return written
 
-    def record_at_once(self, batch: OutcomeBatch, where: Q | None) -> Written | None:
+    def record_at_once(self, batch: OutcomeBatch) -> Written | None:
         """Record all of the outcomes, or none, if that takes one statement."""
         plan = self._plan(batch)
         if len(batch.ended) > 1:
             plan = plan.complete or plan
-        found = self._send(batch, plan, at_once=True, where=where) if not plan.further else []
+        found = self._send(batch, plan) if not plan.further else []
         if not found:
             return None
         result = batch.accepted()
@@ -131,98 +120,75 @@ class PostgresqlRecords(records.Records):
     def _may_be_picky(self) -> bool:
         return any(effect.picky for effect in self.effects)
 
-    def _recording(self, plan: Plan) -> AbstractContextManager[object]:
-        """Return a transaction if further rows are written or woken; else the statement is a transaction by itself."""
-        return self._operations.transaction() if plan.further else nullcontext()
-
     def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind and their effects (RECORD); a row is written only while its claim is valid."""
         found, tells = self._send(batch, plan, last=last), plan.tells and batch.moved
         keys = self._compiler.keys_of(found)
         return (dict(zip(keys, [stay for _, stay in found], strict=True)) if tells else dict.fromkeys(keys)), []
 
-    def _send(
-        self, batch: OutcomeBatch, plan: Plan, *, last: bool = False, at_once: bool = False, where: Q | None = None
-    ) -> list[Row]:
+    def _send(self, batch: OutcomeBatch, plan: Plan, *, last: bool = False) -> list[Row]:
         """Send RECORD. Arrays of equal values are empty: unnest fills them up with null."""
-        operations, source = self._operations, batch.source
-        placed = any(map(_place, batch.claims))
+        source, placed = batch.source, any(map(_place, batch.claims))
         goes_on = source.name if batch.may_go_on else ""
         woken = not (batch.moved or batch.released) and source.woken_by_events
-        shape = batch.to, goes_on, woken, placed, plan.answers, at_once, where
+        shape = batch.to, goes_on, woken, placed, plan.answers
         statement = self._statements.get(shape)
         if statement is None:
-            parts = [AT_CTID] * placed + plan.parts(batch)
-            if at_once:
-                parts.append(self._at_once(batch, where))
-            statement = self._statements[shape] = self._compiled(batch, parts, tells=plan.tells and batch.moved)
+            statement = self._statements[shape] = self._compiled(batch, plan, placed=placed)
         keys, tokens = self._compiler.claimed(batch.claims)
-        values = {
-            **self._edge(batch.edge),
-            "stored": batch.source.value,
+        values: dict[str, object] = {
+            "stored": source.value,
             "keys": keys,
             "claims": tokens,
             "delays": delays_of(batch),
             "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
-            "durations": [],
             "places": places_of(batch.claims) if placed else None,
         }
-        if where is not None:
-            values[OWN_KEY] = batch.claims[0].pk
-        for effect, answer in plan.together:
-            effect.values(batch, answer, values)
-        planner = sql.TO_FIRST if plan.complete else sql.BY_KEY
-        params = statement.bind(operations.connection, values)
-        return operations.fetch(statement.text, params, planner, often=True, last=last)
+        return self._fetched(statement, batch, plan, values, often=True, last=last)
 
-    def _edge(self, edge: tuple[str, str]) -> dict[str, object]:
-        """Return the values of every statement that moves rows along an edge."""
-        source, to = edge
-        operations = self._operations
-        return {"label": operations.label, "source": source, "to": to, "part": operations.part}
+    def _fetched(
+        self, statement: Statement, act: Act, plan: Plan, values: dict[str, object], **sent: bool
+    ) -> list[Row]:
+        """Return the answer to a statement that moves rows along an edge, with the values of its effects."""
+        operations, (source, to) = self._operations, act.edge
+        values |= {"label": operations.label, "source": source, "to": to, "part": operations.part}
+        for effect, answer in plan.together:
+            effect.values(act, answer, values)
+        planner, params = sql.TO_FIRST if plan.complete else sql.BY_KEY, statement.bind(operations.connection, values)
+        return operations.fetch(statement.text, params, planner, **sent)
 
     @cached_property
     def _statements(self) -> dict[tuple[Hashable, ...], Statement]:
         return self._compiler.statements_of((type(self), *map(type, self.effects)), self._operations)
 
-    def _compiled(self, batch: OutcomeBatch, parts: list[Part], *, tells: bool) -> Statement:
-        compiler = self._compiler
+    def _compiled(self, batch: OutcomeBatch, plan: Plan, *, placed: bool) -> Statement:
+        parts = [AT_CTID] * placed + plan.parts(batch)
         names = [name for part in parts for name in part.names]
-        kept = ["pk", "claim", "delay", "failed", *(name for part in parts for name in part.kept), *names]
+        kept = ["pk", "claim", "delay", "failed", *names]
         passed = [f"v.{name}" for name in kept] + [each for part in parts for each in part.passed]
-        changes = changes_by_arrays(self._operations.state_field, batch.outcome, batch.source)
-        for part in parts:
-            changes |= part.changes or {}
-        return written(
+        return self._composed(
             RECORD,
-            table=compiler.table,
-            state=compiler.state,
-            pk=compiler.pk,
-            pk_type=compiler.pk_type,
+            parts,
+            changes_by_arrays(self._operations.state_field, batch.outcome, batch.source),
+            pk_type=self._compiler.pk_type,
             arrays=written("".join(part.arrays for part in parts)),
             names="".join(f", {name}" for name in names),
             mine=Statement.of(self._found(parts, ", ".join(passed)), *(part.before for part in parts)),
-            set=Statement.of(compiler.assigned(changes), *(part.set for part in parts)),
-            within=compiler.within(self._operations),
             only=Statement.of(*(part.only for part in parts)),
             returned="".join(f"{each}, " for part in parts for each in part.returned),
-            further=Statement.of(*(part.after for part in parts)),
-            result="".join([WITH_STAY if tells else "pk", *(part.result for part in parts)]),
+            result="".join([WITH_STAY if plan.tells and batch.moved else "pk", *(part.result for part in parts)]),
         )
 
-    def _at_once(self, batch: OutcomeBatch, where: Q | None) -> Part:
-        """Return the conditions that all leases are still running and all rows are written, and the database's time."""
-        only: list[str | Statement] = [ALL_OR_NONE]
-        changes = {}
-        if where is not None:
-            rows = self._operations.division.template.rows
-            one = existing(rows.filter(where, pk=Parameter(OWN_KEY, self._operations.model._meta.pk)))
-            only += [" AND ", inlined(self._operations, one)]
-        if not batch.moved and not batch.released:
-            # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
-            woken = "state_ready OR v.delay <= 0" if batch.source.woken_by_events else "v.delay <= 0"
-            changes["state_ready"] = RawSQL(woken, [], output_field=BooleanField())
-        return Part(changes=changes, found=IN_TIME, only=Statement.of(*only), result=", statement_timestamp()")
+    def _composed(self, text: str, parts: list[Part], changes: columns.Changes, **holes: str | Statement) -> Statement:
+        """Return a statement that updates rows, with the columns and the effects that its parts write as well."""
+        compiler = self._compiler
+        for part in parts:
+            changes |= part.changes or {}
+        return written(
+            text, table=compiler.table, state=compiler.state, pk=compiler.pk, within=compiler.within(self._operations),
+            set=Statement.of(compiler.assigned(changes), *(part.set for part in parts)),
+            further=Statement.of(*(part.after for part in parts)), **holes,
+        )  # fmt: skip
 
     def _found(self, parts: list[Part], passed: str) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""
@@ -238,30 +204,16 @@ class PostgresqlRecords(records.Records):
         self, move: RowsMove, rows: QuerySet[Model], limit: int, changes: columns.Changes
     ) -> tuple[int, list[Pk]]:
         """Move rows without a handler (MOVE), in one statement for any number of them."""
-        operations, compiler = self._operations, self._compiler
-        plan = self._plan(move)
+        operations, plan = self._operations, self._plan(move)
         if plan.further:
             return super()._move(move, rows, limit, changes)
         source, to = move.edge
         followed = to in operations.awaited or source in operations.keeping
         tell = followed or signals.transitioned.has_listeners(operations.model)
         # No field of the model has these names.
-        also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
-        statement = written(
-            MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
-            key=compiler.quote("pk"), set=compiler.assigned(changes), within=compiler.within(operations),
-            further=self._after_move(move, plan), result="pk" if tell else "count(*)",
-        )  # fmt: skip
-        values = {**self._edge(move.edge), "worker": operations.worker_id}
-        for effect, answer in plan.together:
-            effect.values(move, answer, values)
-        found = operations.fetch(statement.text, statement.bind(operations.connection, values), sql.BY_KEY)
-        pks = compiler.keys_of(found) if tell else []
+        also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": self._compiler.place}
+        holes = {"key": self._compiler.quote("pk"), "result": "pk" if tell else "count(*)"}
+        statement = self._composed(MOVE, plan.parts(move), changes, pick=self._pick(rows, limit, **also), **holes)
+        found = self._fetched(statement, move, plan, {"worker": operations.worker_id})
+        pks = self._compiler.keys_of(found) if tell else []
         return len(pks) if tell else found[0][0], pks
-
-    def _after_move(self, move: RowsMove, plan: Plan) -> Statement:
-        """Return the effects of a move as further parts of the WITH."""
-        shape = MOVE, plan.answers
-        if shape not in self._statements:
-            self._statements[shape] = Statement.of(*(part.after for part in plan.parts(move)))
-        return self._statements[shape]

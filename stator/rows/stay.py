@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Min, Model, QuerySet, Sum
+from django.db.models import Min, QuerySet, Sum
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
@@ -19,11 +20,18 @@ class Stay:
     moves: int = 0
 
     @classmethod
-    def of(cls, rows: QuerySet[Model]) -> "Stay":
-        """Return the stay of rows that are about to leave their state, by the database's clock."""
+    def of(cls, rows: QuerySet[Any], each: dict[Any, float | None] | None = None) -> "Stay":
+        """Return the stay of rows that are about to leave their state, by the database's clock.
+
+        ``each``: gets the seconds of each row by its key.
+        """
+        if each is not None:
+            found = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
+            each |= found
+            return cls.of_each(found.values())
         longest = Elapsed(Min("state_changed"))
-        found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
-        return cls(seconds_of(found["seconds"]), seconds_of(found["longest"]))
+        total = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
+        return cls(seconds_of(total["seconds"]), seconds_of(total["longest"]))
 
     @classmethod
     def of_each(cls, each: Collection[float]) -> "Stay":

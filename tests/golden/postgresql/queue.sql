@@ -45,8 +45,7 @@ done AS (
   RETURNING "tasks_task"."id", "tasks_task"."state_ready", "tasks_task"."state_changed", "tasks_task"."state_attempted", "tasks_task"."state_locked_until", "tasks_task"."state_next_attempt", "tasks_task"."state_attempts", "tasks_task"."state_failures", "tasks_task"."state_crashes", "tasks_task"."state_version", "tasks_task"."state_claim", "tasks_task"."state_life", "tasks_task"."state_visit", "tasks_task"."queue_id", "tasks_task"."action", "tasks_task"."data", "tasks_task"."key", "tasks_task"."priority", "tasks_task"."metadata", "tasks_task"."exclusive_value", "tasks_task"."lease", "tasks_task"."timeout", "tasks_task"."max_attempts", "tasks_task"."retention", "tasks_task"."heartbeat_interval", "tasks_task"."max_unexpected_retries", "tasks_task"."worker_ids", "tasks_task"."worker_count", "tasks_task"."shard", "tasks_task"."elsewhere_only", "tasks_task"."whole_id", "tasks_task"."batch_id", "tasks_task"."result", "tasks_task"."created", "tasks_task"."begun", "tasks_task"."notice_due", "tasks_task"."state"),
 noted AS (
   INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, worker, lease, outcome, reason)
-  SELECT id, shard, state_version, state_attempted, state_locked_until, state_claim, %s::text,
-    %s::float8, '', ''
+  SELECT id, shard, state_version, state_attempted, state_locked_until, state_claim, %s::text, %s::float8, '', ''
   FROM done WHERE state_claim IS NOT NULL)
 SELECT done.*, (SELECT bool_and(stator_flag) FROM picked) FROM done WHERE state_claim IS NOT NULL
 
@@ -62,8 +61,8 @@ noted AS (
 -- release
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[],
-    %s::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -90,10 +89,10 @@ SELECT pk, statement_timestamp() FROM done
 -- resolve
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[],
-    %s::float8[], %s::bool[], %s::jsonb[]) AS v(pk, claim, delay, failed, duration, saves, value0)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::bool[], %s::jsonb[], %s::float8[])
+    AS v(pk, claim, delay, failed, saves, value0, duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, v.saves, v.value0, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.saves, v.value0, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = %s, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = %s, "state_next_attempt" = NULL, "state_attempts" = %s, "state_failures" = %s, "state_crashes" = %s, "state_version" = ("tasks_task"."state_version" + %s), "state_claim" = NULL, "state_locked_until" = NULL, "result" = CASE WHEN v.saves THEN v.value0 ELSE "tasks_task"."result" END FROM mine v
@@ -123,8 +122,8 @@ SELECT pk, statement_timestamp() FROM done
 -- fail
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[],
-    %s::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -166,8 +165,8 @@ SELECT pk, statement_timestamp() FROM done
 -- cancel
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[],
-    %s::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),

@@ -45,16 +45,16 @@ SELECT "stator_worker"."name" AS "name" FROM "stator_worker" WHERE "stator_worke
 -- record pending to canceled
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("tasks_task"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $13
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_shard, v.run_version, v.run_claimed, v.run_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
@@ -71,8 +71,7 @@ kept AS (
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
   INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
-  SELECT pk, run_shard, run_version, run_claimed, run_until, run_token, run_ended, run_result, $22::text,
-    'succeeded', ''
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $22::text, 'succeeded', ''
   FROM done)
 SELECT pk FROM done
 
@@ -82,16 +81,16 @@ SELECT "tasks_task"."id" AS "pk", "tasks_task"."state_claim" AS "state_claim", "
 -- record pending to errored
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $7) = ("tasks_task"."state_version" & $8)) THEN ("tasks_task"."state_visit" & $9) ELSE $10 END < $11 AND "tasks_task"."state" = $12) THEN ((((("tasks_task"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("tasks_task"."state_visit" >> $16) = ("tasks_task"."state_version" & $17)) THEN ("tasks_task"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("tasks_task"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $29
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_shard, v.run_version, v.run_claimed, v.run_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
@@ -108,27 +107,26 @@ kept AS (
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
   INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
-  SELECT pk, run_shard, run_version, run_claimed, run_until, run_token, run_ended, run_result, $38::text,
-    'succeeded', ''
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $38::text, 'succeeded', ''
   FROM done)
 SELECT pk FROM done
 
 -- record pending, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "tasks_task" SET "state_ready" = $6, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $9
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $8
   RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
+  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -140,15 +138,15 @@ SELECT pk FROM done
 -- record pending, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("tasks_task"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "tasks_task"."state_next_attempt") FROM mine v
+  UPDATE "tasks_task" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("tasks_task"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "tasks_task"."state_next_attempt") FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $8
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $7
   RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 

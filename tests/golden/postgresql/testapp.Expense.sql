@@ -48,8 +48,8 @@ RETURNING "testapp_expense"."id", "testapp_expense"."state_ready", "testapp_expe
 -- record approved to paid
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -80,19 +80,19 @@ SELECT "testapp_expense"."id" AS "pk", "testapp_expense"."state_claim" AS "state
 -- record approved, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_expense" SET "state_next_attempt" = CASE WHEN ("testapp_expense"."state_ready") THEN NULL ELSE (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')) END, "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_expense" SET "state_next_attempt" = CASE WHEN ("testapp_expense"."state_ready") THEN NULL ELSE (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')) END, "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $6, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_expense".ctid = v.found AND "testapp_expense"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $8
+    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $7
   RETURNING "testapp_expense"."id" AS pk, v.failed, "testapp_expense".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
+  SELECT $8, date_trunc('hour', statement_timestamp(), 'UTC'), $9, $10, $11::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -104,15 +104,15 @@ SELECT pk FROM done
 -- record approved, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_expense" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_expense"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_expense"."state_next_attempt") FROM mine v
+  UPDATE "testapp_expense" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_expense"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_expense"."state_next_attempt") FROM mine v
   WHERE "testapp_expense".ctid = v.found AND "testapp_expense"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $8
+    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $7
   RETURNING "testapp_expense"."id" AS pk, v.failed, "testapp_expense".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 

@@ -57,8 +57,8 @@ RETURNING "testapp_mail"."id", "testapp_mail"."state_ready", "testapp_mail"."sta
 -- record queued to refused
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -89,8 +89,8 @@ SELECT "testapp_mail"."id" AS "pk", "testapp_mail"."state_claim" AS "state_claim
 -- record queued to sending
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
+    AS v(pk, claim, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -118,19 +118,19 @@ SELECT pk FROM done
 -- record queued, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_mail" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_mail" SET "state_ready" = $6, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_mail".ctid = v.found AND "testapp_mail"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_mail".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_mail"."status" = $9
+    AND "testapp_mail".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_mail"."status" = $8
   RETURNING "testapp_mail"."id" AS pk, v.failed, "testapp_mail".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
+  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -142,15 +142,15 @@ SELECT pk FROM done
 -- record queued, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
-    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_mail" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t."status" = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_mail" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_mail"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_mail"."state_next_attempt") FROM mine v
+  UPDATE "testapp_mail" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_mail"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_mail"."state_next_attempt") FROM mine v
   WHERE "testapp_mail".ctid = v.found AND "testapp_mail"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_mail".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_mail"."status" = $8
+    AND "testapp_mail".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_mail"."status" = $7
   RETURNING "testapp_mail"."id" AS pk, v.failed, "testapp_mail".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 
