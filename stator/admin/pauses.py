@@ -27,7 +27,7 @@ class PauseForm(forms.ModelForm):
 
     model_label = forms.ChoiceField(label="Model")
     where = JSONField(
-        required=False, help_text='Lookups that an object must match, such as {"tenant": 3}; empty: all objects.'
+        required=False, help_text='Values of fields that an object must have, such as {"tenant": 3}; empty: all.'
     )
     seconds = SpanField(required=False, label="Pause for", help_text=f"{SPAN_HELP} Empty: until it is resumed.")
 
@@ -140,7 +140,7 @@ class PauseAdmin(KeptAdmin):
 
     @admin.display(description="where")
     def where_line(self, pause: Pause) -> str:
-        """Return the lookups; "" if all objects are meant."""
+        """Return the values; "" if all objects are meant."""
         return json.dumps(pause.where, ensure_ascii=False)[:200] if pause.where else ""
 
     # Making one
