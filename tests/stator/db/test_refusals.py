@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
@@ -26,7 +27,8 @@ LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attemp
 def clock(monkeypatch):
     """Moves the time by which refused rows are left alone."""
     now = [1000.0]
-    monkeypatch.setattr(suspensions.time, "monotonic", lambda: now[0])
+    # Not that of the module ``time``: modules that are imported meanwhile would keep this one.
+    monkeypatch.setattr(suspensions, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

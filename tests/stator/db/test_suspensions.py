@@ -1,6 +1,7 @@
 """What is left alone, for how long, and what is forgotten."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from stator.db.suspensions import Pace, Suspensions
 def clock(monkeypatch):
     """Moves the time by which something is left alone."""
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
