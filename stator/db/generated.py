@@ -178,7 +178,9 @@ def _release_app(
 
 
 def _changes_columns(migration: Migration) -> bool:
-    return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in migration.operations)
+    # A table in use is altered by an operation that has others.
+    found = [each for one in migration.operations for each in (one, *getattr(one, "operations", ()))]
+    return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in found)
 
 
 def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> set[str]:
