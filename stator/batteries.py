@@ -6,9 +6,11 @@ from importlib import import_module
 from django.utils.module_loading import import_string
 
 from stator.db.conditions import CONDITIONS
+from stator.rows.followers import FOLLOWERS
 from stator.seams import Extension
 
-# A rule of a model may look at the rows that pauses hold; a limit counts what the others leave.
+# A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
+# before related objects move them on, or others.
 EXTENSIONS = (
     "stator.extensions.pauses",
     "stator.extensions.model_rules",
@@ -17,6 +19,9 @@ EXTENSIONS = (
     "stator.extensions.related",
     "stator.extensions.stats",
     "stator.extensions.partitions",
+    "stator.extensions.waits",
+    "stator.extensions.events",
+    "stator.extensions.watches",
     "stator.extensions.tracing",
     "stator.extensions.adopt",
 )
@@ -31,3 +36,4 @@ def extensions() -> tuple[Extension, ...]:
 def connect() -> None:
     """Let the stores ask what the extensions have."""
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
+    FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)

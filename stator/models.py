@@ -39,6 +39,7 @@ from stator.rows.fields import (
     VersionField,
     fields_sent,
 )
+from stator.rows.followers import followers_of
 from stator.rows.hooks import ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
@@ -56,7 +57,6 @@ from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
 from stator.rows.waits import may_reopen, reopen_saved
-from stator.rows.watches import watchers_of
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.scopes import are_apart, in_parts
 from stator.signals import announce
@@ -433,7 +433,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
     # It may wait for objects of a model that has been used.
-    watchers_of.cache_clear()
+    followers_of.cache_clear()
 
 
 class_prepared.connect(_prepare)

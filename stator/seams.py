@@ -52,6 +52,8 @@ class Extension:
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
     ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
+    ``followers``: the paths of subclasses of :class:`~stator.rows.followers.Follower`, which say what follows when rows
+    move, whoever moves them; imported in the same way.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
@@ -62,6 +64,7 @@ class Extension:
     name: str
     conditions: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
     around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
     moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
     end: Callable[[Settings], object] = lambda settings: None

@@ -19,6 +19,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
+from stator.rows.followers import moved
 from stator.rows.keys import key_of, key_text, shown_key, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
@@ -27,7 +28,7 @@ from stator.rows.nodes import read_first
 from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
 from stator.rows.state_column import state_field
-from stator.rows.transitions import entered, keep_acts, keep_moves, note_left, tell_moves
+from stator.rows.transitions import keep_acts, keep_moves, tell_moves
 from stator.scopes import are_apart
 from stator.signals import announce
 from stator.statements import is_one_of
@@ -273,8 +274,7 @@ class _Undoing:
             announce(model, using)
             return
         for target, some in self._by_target(found):
-            note_left(model, using, some)
-            entered(model, using, target.name, [row.pk for row in some])
+            moved(model, using, target.name, [row.pk for row in some], some)
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:
             undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))

@@ -21,11 +21,10 @@ from stator.db.outcome_columns import changes_of, found_written, write_key
 from stator.db.values import Pk
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.followers import WaiterHeld, moved
 from stator.rows.life import OF_LIFE
 from stator.rows.locking import Locked
 from stator.rows.stay import Stay
-from stator.rows.transitions import entered, note_left
-from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 
 # The keys of written rows, each with the seconds that the row had been in the state that it left, if that is asked for.
@@ -162,11 +161,11 @@ class Records:
                 move = RowsMove((source, to.name), reason)
                 changed = changes or columns.entering(operations.state_field, to, {source})
                 count, pks = self._move(move, rows, limit, changed)
-                if source in operations.keeping:
+                left: list[Locked] = []
+                if source in operations.exits:
                     lives = operations.rows.filter(pk__in=pks).values_list("pk", *OF_LIFE)
                     left = [Locked(pk, source, 0, *of_life) for pk, *of_life in lives]
-                    note_left(operations.model, operations.alias, left)
-                entered(operations.model, operations.alias, to.name, pks, wait=wait)
+                moved(operations.model, operations.alias, to.name, pks, left, wait=wait)
         except WaiterHeld as held:
             # Others would wait for these, and the next pass finds them again.
             return self.move_rows(rows.exclude(pk__in=held.pks), source, to, limit, reason=reason, changes=changes)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Self, cast
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
-from stator.rows.transitions import entered, note_left
+from stator.rows.followers import followers_of, moved
 from stator.rows.watches import Watch, watchers_of
 from stator.statements import Statement, written
 
@@ -34,16 +34,15 @@ class RelatedMoves(Effect):
 
     @classmethod
     def bind(cls, store: Store) -> Self | None:
-        """Return it for models with such states."""
-        operations = store.operations
-        return cls(store) if operations.awaited or operations.keeping else None
+        """Return it for models whose moves have followers."""
+        return cls(store) if followers_of(store.operations.model) else None
 
     def wants(self, act: Act) -> Hashable:
         """Return the foreign keys of the objects that wait, if there is nothing to do for rows that hand on."""
         if not act.claims or not self._is_awaited(act):
             return None
         source, to = act.edge
-        if self._compiler is None or source in self._operations.keeping:
+        if self._compiler is None or source in self._operations.exits:
             return AFTER
         return tuple(watch.key for watch in self._handed_on.get(to, ())) or AFTER
 
@@ -67,15 +66,14 @@ class RelatedMoves(Effect):
             into[f"unfinished{n}"] = watch.unfinished_values
 
     def write(self, done: Done) -> None:
-        """Do what follows the moves, which may raise :class:`~stator.rows.watches.WaiterHeld`."""
+        """Do what follows the moves, which may raise :class:`~stator.rows.followers.WaiterHeld`."""
         operations, act = self._operations, done.act
-        note_left(operations.model, operations.alias, act.claims)
-        entered(operations.model, operations.alias, act.edge[1], done.accepted.keys(), wait=done.wait)
+        moved(operations.model, operations.alias, act.edge[1], done.accepted.keys(), act.claims, wait=done.wait)
 
     def _is_awaited(self, act: Act) -> bool:
         """Return whether entering the state may move or wake a row, or give it events, or the state left is noted."""
         operations, (source, to) = self._operations, act.edge
-        if source in operations.keeping and act.moved:
+        if source in operations.exits and act.moved:
             return True
         if to not in operations.awaited:
             return False

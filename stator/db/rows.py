@@ -21,11 +21,10 @@ from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.dates import Deadline, deadlines_of
+from stator.rows.followers import followers_of
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.state_column import state_field
-from stator.rows.transitions import kept_names
-from stator.rows.waits import waiters_of, waits_of
-from stator.rows.watches import watchers_of, watches_of
+from stator.rows.waits import waits_of
 from stator.scopes import Scope
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
@@ -105,19 +104,19 @@ class Rows:
 
     @cached_property
     def awaited(self) -> frozenset[str]:
-        """The names of the states whose entry may move or wake a row of this or another model, or has kept events."""
-        return self.followed | {state for watch in watchers_of(self.model) for state in watch.condition.in_}
+        """The names of the states that are followed when rows enter them."""
+        return self.followed.union(*(each.entries for each in followers_of(self.model)))
 
     @cached_property
     def followed(self) -> frozenset[str]:
-        """The states of :attr:`awaited`, without those that only edges of other models by these rows wait for."""
-        own = {watch.state.name for watch in watches_of(self.model)}
-        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | self.keeping | own
+        """The states of :attr:`awaited`, without those where the statement that records outcomes does what follows."""
+        others = [each.entries for each in followers_of(self.model) if not each.recorded]
+        return frozenset[str]().union(*others)
 
     @cached_property
-    def keeping(self) -> frozenset[str]:
-        """The names of the states that take events which are kept before them."""
-        return frozenset(state.name for state in self.graph.states.values() if kept_names(state))
+    def exits(self) -> frozenset[str]:
+        """The names of the states that are followed when rows leave them."""
+        return frozenset[str]().union(*(each.exits for each in followers_of(self.model)))
 
     @cached_property
     def waking(self) -> frozenset[str]:

@@ -15,16 +15,18 @@ from django.db import router
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm, ModelChoiceField
 
+from stator import signals
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
 from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
+from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.keys import shown_key
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
-from stator.rows.transitions import apply_event, note_event
+from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, History, events_of, events_of_visit
+from stator.rows.transitions import entering_from, keep_acts, keep_moves, move_locked
 from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
@@ -241,6 +243,36 @@ class _Request:
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
         return payload_of(filled)
+
+
+def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedEvent, event: Event) -> int:
+    """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
+    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=found.pk)
+    needed = awaited.needed(rows.get)
+    missing = needed - 1
+    if missing:
+        missing -= events_of_visit(owner, using, found.pk, found.life).filter(name=event.name).count()
+    leads_to = awaited.target if missing <= 0 else None
+    event.version = found.life.visit_after(found.state, leads_to) if leads_to else found.life.visit
+    event.until, event.source, event.life = None, found.state, found.life.number
+    event.to = leads_to.name if leads_to else ""
+    event.save(using=using)
+    if missing > 0:
+        note_event(owner, using, found.pk, event, f"{needed - missing} of {needed}")
+    elif leads_to is not None:
+        keep_moves(owner, using, [found.pk], leads_to, event.described, History.Kind.EVENT, actor=event.sender)
+        move_locked(rows, [found], leads_to, entering_from(owner, leads_to, [found]))
+    else:
+        note_event(owner, using, found.pk, event)
+        rows.update(**columns.reopening())
+        signals.announce(owner, using)
+    return max(missing, 0)
+
+
+def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome: str = "") -> None:
+    """Write a history entry of an event that does not move its object."""
+    reason = f"{event.described} ({outcome})" if outcome else event.described
+    keep_acts(owner, using, [pk], event.sender, reason, History.Kind.EVENT)
 
 
 def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:

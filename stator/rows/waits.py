@@ -81,17 +81,13 @@ def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
 
-def wake(model: type[Model], using: str, state: str, pks: Collection[object]) -> None:
-    """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
+def wake(wait: Wait, using: str, pks: Collection[object]) -> None:
+    """Reopen rows that waited for these objects; call it in the transaction that moves them.
 
     Rows that other transactions have locked are skipped and left to the next scheduling pass.
     """
-    if not pks:
-        return
-    for wait in waiters_of(model):
-        if state in wait.until:
-            rows: QuerySet[Model] = QuerySet(wait.model, using=using)
-            _reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
+    rows: QuerySet[Model] = QuerySet(wait.model, using=using)
+    _reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
 
 
 def reopen(rows: QuerySet[Model], limit: int) -> int:

@@ -23,14 +23,6 @@ from stator.rows.state_column import state_field
 from stator.scopes import are_apart
 
 
-class WaiterHeld(Exception):
-    """Other transactions hold objects that these related objects, by their keys, may have to move; nobody waited."""
-
-    def __init__(self, pks: Collection[object]) -> None:
-        super().__init__(pks)
-        self.pks = pks
-
-
 @dataclass(frozen=True)
 class Watch:
     """An edge of ``model`` from ``state`` to ``target`` by objects of ``other``, the owner of their state.
@@ -191,7 +183,6 @@ def watches_of(model: type[Model]) -> tuple[Watch, ...]:
     )
 
 
-@lru_cache(maxsize=1024)
 def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
     """Return the edges of this or other models by objects of this model."""
     owners = [other for other in model._meta.apps.get_models() if managed_owner(other) is other]

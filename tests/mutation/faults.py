@@ -16,6 +16,9 @@ TESTS = {
     "stator/rows/test_transitions.py stator/rows/test_waits.py stator/rows/test_fields.py stator/test_querysets.py",
     "stator/rows/transitions.py": "stator/rows/test_transitions.py stator/rows/test_waits.py "
     "stator/rows/test_watches.py stator/rows/test_events.py",
+    "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py stator/rows/test_events.py",
+    "stator/extensions/watches/follower.py": "stator/rows/test_watches.py",
+    "stator/extensions/events/follower.py": "stator/rows/test_events.py",
     "stator/rows/locking.py": "stator/rows/test_transitions.py stator/rows/test_events.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",
     "stator/rows/claimable.py": "stator/rows/test_claimable.py stator/db/test_claims.py stator/db/test_leases.py",

@@ -16,6 +16,7 @@ from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
 from stator.overview.depths import depths
+from stator.rows.followers import followers_of
 from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
@@ -399,7 +400,9 @@ def test_event_is_kept_only_before_the_first_state_that_takes_it():
     assert "submitted" in refused(row(timed), "receipt", "card")
 
 
-def test_state_that_a_worker_has_left_is_remembered(monkeypatch):
+def test_state_that_a_worker_has_left_is_remembered(monkeypatch, request):
+    request.addfinalizer(followers_of.cache_clear)
+    followers_of.cache_clear()
     event = copy(ExpenseGraph.paid.events["receipt"])
     event.state = ExpenseGraph.approved
     monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
@@ -445,7 +448,7 @@ def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit(
 
 
 def test_all_kept_events_of_a_batch_of_moves_are_given(monkeypatch):
-    monkeypatch.setattr("stator.rows.transitions.BATCH", 3)
+    monkeypatch.setattr("stator.extensions.events.follower.BATCH", 3)
     expenses = [put(Expense, state="approved") for _ in range(5)]
     for expense in expenses:
         for sender in ("anna", "ben"):

@@ -1,0 +1,75 @@
+"""What moves do for events: rows get the events that were kept for the state, and states that were left are marked."""
+
+from collections.abc import Sequence
+
+from django.db.models import Model, QuerySet
+
+from stator.graph.states import State
+from stator.rows.clock import Now
+from stator.rows.events import apply_event, note_event
+from stator.rows.followers import Follower, Left
+from stator.rows.keys import key_of
+from stator.rows.locking import BATCH, Locked, in_batches
+from stator.rows.meta import graph_of
+from stator.rows.reports import LEFT, Event, events_of
+
+
+class KeptEvents(Follower):
+    """Gives rows that enter a state all events that were kept for it, in their order.
+
+    An event is kept only before the first state that takes it, so a row that leaves such a state gets a mark.
+    """
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(model)
+        self._graph = graph_of(model)
+        self._kept = {state.name: _kept_names(state) for state in self._graph.states.values()}
+        self.entries = self.exits = frozenset(name for name, events in self._kept.items() if events)
+
+    def left(self, using: str, before: Sequence[Left]) -> None:
+        """Note which objects have left a state whose events are kept only before it."""
+        label = self.model._meta.label_lower
+        marks = [
+            Event(
+                model_label=label, object_pk=str(each.pk), name=name, version=LEFT, voter="", source=str(each.state),
+                life=each.life.first,
+            )
+            for each in before
+            for name in self._kept[str(each.state)]
+        ]  # fmt: skip
+        if marks:
+            rows: QuerySet[Event] = QuerySet(Event, using=using)
+            # Those of objects that return are there.
+            rows.bulk_create(marks, ignore_conflicts=True, batch_size=BATCH)
+
+    def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
+        """Give the objects their events, page after page."""
+        kept = events_of(self.model, using).filter(name__in=self._kept[state], version=None, until__gt=Now())
+        mine, last = kept.filter(object_pk__in=[str(pk) for pk in pks]).order_by("pk"), 0
+        while page := list(mine.filter(pk__gt=last)[:BATCH]):
+            for event in page:
+                _give(self.model, using, self._graph.states[state], event)
+            last = page[-1].pk
+
+
+def _kept_names(state: State) -> list[str]:
+    """Return the events of a state that are kept if they come before the first state that takes them."""
+    return [name for name in state.events if state.graph and name in state.graph.kept_names]
+
+
+def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
+    """Give an object a kept event of its life; it is over if an earlier event has moved the object on."""
+
+    def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        [found] = before
+        mine = events_of(owner, alias).filter(pk=event.pk, version=None)
+        if found.state == state.name and found.life.is_of(event.life):
+            # The object may have left the state and returned, with the events that were kept for it.
+            if mine.exists():
+                apply_event(owner, alias, found, state.events[event.name], event)
+        elif mine.delete()[0] and found.life.is_of(event.life):
+            note_event(owner, alias, found.pk, event, f"over: {found.state} does not take it")
+        return 1
+
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
+    in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)

@@ -1,0 +1,80 @@
+"""What moves do for related objects: they move objects whose related objects are complete now."""
+
+from django.db.models import Model, QuerySet
+
+from stator.rows import columns
+from stator.rows.followers import Follower, WaiterHeld, moved
+from stator.rows.locking import features_of, lock_options, read_locked
+from stator.rows.meta import options_of
+from stator.rows.reports import History
+from stator.rows.state_column import state_field
+from stator.rows.transitions import keep_moves, tell_moves
+from stator.rows.watches import Watch, watchers_of, watches_of
+from stator.scopes import in_parts
+
+
+class Entered(Follower):
+    """Moves rows on that enter a state whose condition their related objects meet already."""
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(model)
+        self._watches = watches_of(model)
+        self.entries = frozenset(watch.state.name for watch in self._watches)
+
+    def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
+        """Move the rows that meet a condition."""
+        for watch in self._watches:
+            if watch.state.name == state:
+                _follow(watch, using, pks, wait=wait)
+
+
+class Related(Follower):
+    """Moves objects that waited for the last of their related rows."""
+
+    recorded = True
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(model)
+        self._watches = watchers_of(model)
+        self.entries = frozenset(state for watch in self._watches for state in watch.condition.in_)
+
+    def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
+        """Move the objects that wait for these rows, if they are complete."""
+        for watch in self._watches:
+            if state in watch.condition.in_:
+                _complete(watch, using, pks, wait=wait)
+
+
+def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+    """Move the objects that waited for the last of these related objects."""
+    waiting = watch.not_handed_on(using, pks)
+    if not waiting:
+        return
+    rows: QuerySet[Model] = QuerySet(watch.model, using=using)
+    options = lock_options(watch.model, using)
+    skips = not wait and features_of(using).has_select_for_update_skip_locked
+    mine: list[object] = []
+    for part in in_parts(rows.filter(pk__in=waiting)):
+        locked = part.order_by("pk").select_for_update(skip_locked=skips, **options)
+        mine += locked.values_list("pk", flat=True)
+    if skips and (held := set(waiting).difference(mine)):
+        raise WaiterHeld(watch.related_to(using, held, pks))
+    try:
+        _follow(watch, using, mine, wait=wait)
+    except WaiterHeld as error:
+        raise WaiterHeld(watch.related_to(using, error.pks, pks)) from error
+
+
+def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+    """Move objects that are locked, or were moved in this transaction, along an edge whose condition they meet."""
+    owner, target, field = watch.model, watch.target, state_field(watch.model)
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
+    there = rows.filter(pk__in=pks, **field.at(watch.state))
+    met = rows.filter(watch.met(there), pk__in=pks, **field.at(watch.state))
+    if before := read_locked(met.order_by("pk"), field):
+        keys = [row.pk for row in before]
+        if options_of(owner).history:
+            keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
+        rows.filter(pk__in=keys).update(**columns.entering(field, target, {watch.state.name}))
+        moved(owner, using, target.name, keys, before, wait=wait)
+        tell_moves(owner, using, before, target)

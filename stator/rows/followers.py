@@ -1,0 +1,99 @@
+"""Followers: what follows when rows move, whoever moves them: workers, duties, people, events or an undo."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+from django.db.models import Model
+
+from stator.graph.states import State
+from stator.rows.life import Life
+from stator.rows.locking import parts_of
+
+
+class WaiterHeld(Exception):
+    """Other transactions hold objects that the moves of these objects, by their keys, may have to move."""
+
+    def __init__(self, pks: Collection[object]) -> None:
+        super().__init__(pks)
+        self.pks = pks
+
+
+class Left(Protocol):
+    """A row as it was before a move, or the claim on it."""
+
+    @property
+    def pk(self) -> Any: ...
+    @property
+    def state(self) -> State | str: ...
+    @property
+    def life(self) -> Life: ...
+
+
+class Follower:
+    """What one feature does when rows of a model move, in the transaction that moves them.
+
+    It is made once for each model. ``entries`` and ``exits``: the names of the states whose rows it follows when they
+    enter or leave them. Moves ask these sets and nothing else, so a model without them pays nothing.
+    ``recorded``: the statement that records outcomes may do what follows, see :mod:`stator.db.related_moves`.
+    """
+
+    entries: frozenset[str] = frozenset()
+    exits: frozenset[str] = frozenset()
+    recorded: ClassVar[bool] = False
+
+    def __init__(self, model: type[Model]) -> None:
+        self.model = model
+
+    def left(self, using: str, before: Sequence[Left]) -> None:
+        """Do what follows when rows have left one of the ``exits``."""
+
+    def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
+        """Do what follows when rows have entered one of the ``entries``; at most as many as one statement can name.
+
+        If another transaction holds a row that has to be moved, raise :class:`WaiterHeld` unless it may ``wait``.
+        """
+
+
+@dataclass(slots=True)
+class Kinds:
+    """The followers that extensions have, in the order of their table; None before the app is ready."""
+
+    all: tuple[type[Follower], ...] | None = None
+
+
+FOLLOWERS = Kinds()
+
+
+@lru_cache(maxsize=1024)
+def followers_of(model: type[Model]) -> tuple[Follower, ...]:
+    """Return what follows moves of a model's rows, without followers that never do anything for them."""
+    if FOLLOWERS.all is None:
+        # Without the followers, rows would wait for moves that have happened.
+        raise RuntimeError(f"{model._meta.label}: nothing can be moved before the app stator is ready")
+    bound = [kind(model) for kind in FOLLOWERS.all]
+    return tuple(each for each in bound if each.entries or each.exits)
+
+
+def moved(
+    owner: type[Model],
+    using: str,
+    state: str,
+    pks: Collection[object],
+    before: Sequence[Left] = (),
+    *,
+    wait: bool = True,
+) -> None:
+    """Do what follows when rows have entered a state; call it last in the transaction that moves them.
+
+    ``before``: the rows as they were, if one of them may have left a state of the ``exits``.
+    """
+    followers = followers_of(owner)
+    for follower in followers:
+        if follower.exits and (left := [each for each in before if str(each.state) in follower.exits]):
+            follower.left(using, left)
+    for follower in followers:
+        if state in follower.entries:
+            for some in parts_of(owner, pks):
+                follower.entered(using, state, some, wait=wait)
