@@ -19,6 +19,8 @@ EXTENSIONS = (
     "stator.extensions.related",
     "stator.extensions.stats",
     "stator.extensions.partitions",
+    "stator.extensions.history",
+    "stator.extensions.undo",
     "stator.extensions.waits",
     "stator.extensions.events",
     "stator.extensions.watches",

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Self, cast
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
-from stator.rows.followers import followers_of, moved
+from stator.rows.followers import moved
 from stator.rows.watches import Watch, watchers_of
 from stator.statements import Statement, written
 
@@ -35,7 +35,7 @@ class RelatedMoves(Effect):
     @classmethod
     def bind(cls, store: Store) -> Self | None:
         """Return it for models whose moves have followers."""
-        return cls(store) if followers_of(store.operations.model) else None
+        return cls(store) if store.operations.awaited or store.operations.exits else None
 
     def wants(self, act: Act) -> Hashable:
         """Return the foreign keys of the objects that wait, if there is nothing to do for rows that hand on."""

@@ -22,11 +22,12 @@ from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
 from stator.rows.clock import Now
+from stator.rows.followers import HandAct, by_hand
 from stator.rows.keys import shown_key
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, History, events_of, events_of_visit
-from stator.rows.transitions import entering_from, keep_acts, keep_moves, move_locked
+from stator.rows.transitions import entering_from, move_locked
 from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
@@ -260,8 +261,8 @@ def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedE
     if missing > 0:
         note_event(owner, using, found.pk, event, f"{needed - missing} of {needed}")
     elif leads_to is not None:
-        keep_moves(owner, using, [found.pk], leads_to, event.described, History.Kind.EVENT, actor=event.sender)
-        move_locked(rows, [found], leads_to, entering_from(owner, leads_to, [found]))
+        act = HandAct(target=leads_to, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
+        move_locked(rows, [found], leads_to, entering_from(owner, leads_to, [found]), act)
     else:
         note_event(owner, using, found.pk, event)
         rows.update(**columns.reopening())
@@ -272,7 +273,8 @@ def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedE
 def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome: str = "") -> None:
     """Write a history entry of an event that does not move its object."""
     reason = f"{event.described} ({outcome})" if outcome else event.described
-    keep_acts(owner, using, [pk], event.sender, reason, History.Kind.EVENT)
+    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=pk)
+    by_hand(rows, [pk], HandAct(actor=event.sender, reason=reason, kind=History.Kind.EVENT))
 
 
 def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from stator.graph.states import State
 from stator.rows.life import Life
@@ -31,6 +31,25 @@ class Left(Protocol):
     def life(self) -> Life: ...
 
 
+# The kind of most acts.
+HAND = "hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandAct:
+    """What a person, a program or an event does to rows: a move to ``target``, or a change without one.
+
+    ``actor``: who, and ``reason``: why; both may be empty. ``kind``: "hand" or "event". ``action``: the stored action
+    that the act is a part of, to be undone with it.
+    """
+
+    target: State | None = None
+    actor: str = ""
+    reason: str = ""
+    kind: str = HAND
+    action: object | None = None
+
+
 class Follower:
     """What one feature does when rows of a model move, in the transaction that moves them.
 
@@ -45,6 +64,9 @@ class Follower:
 
     def __init__(self, model: type[Model]) -> None:
         self.model = model
+
+    def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
+        """Do what precedes an act by hand on locked rows with these keys."""
 
     def left(self, using: str, before: Sequence[Left]) -> None:
         """Do what follows when rows have left one of the ``exits``."""
@@ -73,7 +95,13 @@ def followers_of(model: type[Model]) -> tuple[Follower, ...]:
         # Without the followers, rows would wait for moves that have happened.
         raise RuntimeError(f"{model._meta.label}: nothing can be moved before the app stator is ready")
     bound = [kind(model) for kind in FOLLOWERS.all]
-    return tuple(each for each in bound if each.entries or each.exits)
+    return tuple(each for each in bound if each.entries or each.exits or type(each).by_hand is not Follower.by_hand)
+
+
+def by_hand(rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
+    """Do what precedes an act by hand on locked rows; call it in the transaction that then changes them."""
+    for follower in followers_of(rows.model):
+        follower.by_hand(rows, pks, act)
 
 
 def moved(

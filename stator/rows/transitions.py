@@ -1,22 +1,20 @@
 """Moves by hand and by methods of models: those that are not an outcome of an attempt or a duty of workers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from django.db import transaction
-from django.db.models import F, Model, QuerySet
+from django.db.models import Model, QuerySet
 
 from stator import signals
 from stator.exceptions import ProtectedState
 from stator.graph.attempt_log import RUNNING
 from stator.graph.states import State
-from stator.rows import columns
+from stator.rows import columns, followers
 from stator.rows.actions import Action, traceable
-from stator.rows.clock import Seconds
-from stator.rows.followers import moved
+from stator.rows.followers import HAND, HandAct, moved
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, named_state, owner_of
-from stator.rows.reports import REASON_LENGTH, History, keep_entries
 from stator.rows.rollbacks import on_rollback
 from stator.rows.state_column import state_field
 
@@ -59,7 +57,7 @@ def move_rows(
     reason: str = "",
     also: Mapping[str, object] | None = None,
     by_hand: bool = False,
-    kind: History.Kind = History.Kind.HAND,
+    kind: str = HAND,
     action: Action | None = None,
     start_over: bool = False,
 ) -> int:
@@ -72,7 +70,7 @@ def move_rows(
     moves are a part, to be undone with it. ``start_over``: do not continue a visit that failed, and its steps.
     """
     target = named_state(queryset.model, state)
-    owner = owner_of(queryset.model)
+    owner, act = owner_of(queryset.model), HandAct(target=target, actor=actor, reason=reason, kind=kind, action=action)
 
     def move(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         if by_hand:
@@ -81,9 +79,8 @@ def move_rows(
         if also and not own:
             # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
-        keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
-        changes = _noted(action, rows, before, entering_from(owner, target, before, start_over=start_over))
-        return move_locked(rows, before, target, {**changes, **own})
+        changes = entering_from(owner, target, before, start_over=start_over)
+        return move_locked(rows, before, target, {**(traceable(changes) if action else changes), **own}, act)
 
     return in_batches(queryset, move)
 
@@ -95,24 +92,17 @@ def entering_from(
     return columns.entering(state_field(owner), target, {row.state for row in before}, start_over=start_over)
 
 
-def move_locked(rows: QuerySet[Model], before: list[Locked], target: State, changes: columns.Changes) -> int:
-    """Move rows that are locked, with what follows, and return how many; their history is written before."""
+def move_locked(
+    rows: QuerySet[Model], before: list[Locked], target: State, changes: columns.Changes, act: HandAct
+) -> int:
+    """Move rows that are locked, with what precedes and follows; return how many."""
     owner, using, pks = rows.model, str(rows.db), [row.pk for row in before]
+    followers.by_hand(rows, pks, act)
     count = rows.update(**changes)
     moved(owner, using, target.name, pks, before)
     tell_moves(owner, using, before, target)
     _note_own(owner, using, set(pks), target)
     return count
-
-
-def _noted(
-    action: Action | None, rows: QuerySet[Model], before: list[Locked], changes: columns.Changes
-) -> columns.Changes:
-    """Return the changes to write to rows after an action, if they are a part of one, has stored what they were."""
-    if action is None:
-        return changes
-    action.note(rows, len(before))
-    return traceable(changes)
 
 
 def _note_own(owner: type[Model], using: str, pks: set[object], target: State) -> None:
@@ -150,37 +140,14 @@ def write_by_hand(
 
     A history entry is written only if ``actor`` is given. ``action``: of which the changes are a part.
     """
-    owner = owner_of(queryset.model)
+    owner, act = owner_of(queryset.model), HandAct(actor=actor, reason=reason, action=action)
 
     def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         signals.announce(owner, using)
-        if actor:
-            keep_acts(owner, using, [row.pk for row in before], actor, reason)
-        return rows.update(**_noted(action, rows, before, changes))
+        followers.by_hand(rows, [row.pk for row in before], act)
+        return rows.update(**(traceable(changes) if action else changes))
 
     return in_batches(queryset, write)
-
-
-def keep_moves(
-    owner: type[Model], using: str, pks: Sequence[object], target: State, reason: str, kind: History.Kind,
-    actor: str = "",
-) -> None:  # fmt: skip
-    """Write a history entry for the move of each of these locked rows; call it before they are moved."""
-    moves = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
-    attempts = {"attempts": F("state_attempts"), "claimed": F("state_attempted")}
-    keep_entries(owner, using, pks, moves | attempts, {"to": target.name, **_told(actor, reason, kind)})
-
-
-def keep_acts(
-    owner: type[Model], using: str, pks: Sequence[object], actor: str, reason: str,
-    kind: History.Kind = History.Kind.HAND,
-) -> None:  # fmt: skip
-    """Write a history entry for each of these locked rows, which somebody changes without a move."""
-    keep_entries(owner, using, pks, {"version": F("state_version")}, _told(actor, reason, kind))
-
-
-def _told(actor: str, reason: str, kind: History.Kind) -> dict[str, object]:
-    return {"actor": actor[:150], "reason": reason[:REASON_LENGTH], "kind": kind.value}
 
 
 def tell_moves(owner: type[Model], using: str, before: list[Locked], target: State) -> None:

@@ -18,6 +18,8 @@ TESTS = {
     "stator/rows/test_watches.py stator/rows/test_events.py",
     "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py stator/rows/test_events.py",
     "stator/extensions/watches/follower.py": "stator/rows/test_watches.py",
+    "stator/extensions/history/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
+    "stator/extensions/undo/follower.py": "stator/test_undo.py",
     "stator/extensions/events/follower.py": "stator/rows/test_events.py",
     "stator/rows/locking.py": "stator/rows/test_transitions.py stator/rows/test_events.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",

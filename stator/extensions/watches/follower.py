@@ -6,9 +6,9 @@ from stator.rows import columns
 from stator.rows.followers import Follower, WaiterHeld, moved
 from stator.rows.locking import features_of, lock_options, read_locked
 from stator.rows.meta import options_of
-from stator.rows.reports import History
+from stator.rows.reports import History, keep_moves
 from stator.rows.state_column import state_field
-from stator.rows.transitions import keep_moves, tell_moves
+from stator.rows.transitions import tell_moves
 from stator.rows.watches import Watch, watchers_of, watches_of
 from stator.scopes import in_parts
 

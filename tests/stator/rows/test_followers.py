@@ -26,6 +26,10 @@ class Watching(Follower):
         if model is Item:
             self.entries, self.exits = frozenset({"packed", "waiting"}), frozenset({"packing", "waiting"})
 
+    def by_hand(self, rows, pks, act):
+        if self.model is Item:
+            self.note(f"{act.kind} by {act.actor}", act.target and act.target.name, pks)
+
     def left(self, using, before):
         self.note("left", str(before[0].state), [each.pk for each in before])
 
@@ -74,7 +78,8 @@ def test_follower_acts_once_whoever_moves_a_row(seen, move, implementation):
     item = put(Item)
     move(operations_of(Item, implementation), item)
     source = "packing" if move is by_condition else "waiting"
-    assert seen == [("left", source, [item.pk]), ("entered", "packed", [item.pk])]
+    preceding = [] if move in (by_attempt, by_condition) else [("hand by ", "packed", [item.pk])]
+    assert seen == [*preceding, ("left", source, [item.pk]), ("entered", "packed", [item.pk])]
 
 
 def test_states_that_are_not_followed_are_not_told(seen):
@@ -84,7 +89,13 @@ def test_states_that_are_not_followed_are_not_told(seen):
     item.transition_perform("packing")
     change(item, state="packing", state_ready=False, state_changed=ago(4000))
     assert chores.time_out(operations_of(Item), 10).count == 1
-    assert seen == [("left", "packing", [item.pk])]
+    assert seen == [("hand by ", "packing", [item.pk]), ("left", "packing", [item.pk])]
+
+
+def test_act_without_a_move_is_told_before_the_row_changes(seen):
+    item = put(Item, state_failures=3)
+    Item.stator.filter(pk=item.pk).retry(actor="anna")
+    assert seen == [("hand by anna", None, [item.pk])]
 
 
 def test_undo_is_followed_as_any_move(seen):
@@ -103,8 +114,8 @@ def test_follower_that_fails_undoes_the_move(seen, monkeypatch):
     assert raw(Item).get().state == "waiting"
 
 
-def test_model_without_such_states_has_no_followers(seen):
-    assert followers_of(Page) == ()
+def test_model_without_such_states_has_followers_of_acts_by_hand_alone(seen):
+    assert not any(each.entries or each.exits for each in followers_of(Page))
     operations = operations_of(Page)
     assert (operations.awaited, operations.exits) == (frozenset(), frozenset())
 
