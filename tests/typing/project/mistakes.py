@@ -1,6 +1,6 @@
 """Typical mistakes, one in each line with the comment ``mistake``: a checker finds every one, and nothing else."""
 
-from right import Invoice, InvoiceGraph
+from right import Invoice, InvoiceGraph, Mail
 
 from stator import State, StateGraph
 from stator.testing import advance, assert_moves, attempt, drain
@@ -29,12 +29,16 @@ class DraftGraph(StateGraph):
 
 def operate(invoice: Invoice) -> None:
     Invoice.stator.faild()  # mistake: a filter that there is not
-    Invoice.stator.in_state(1)  # mistake: a number instead of a state
+    Invoice.stator.in_state([1])  # mistake: a list instead of states
     Invoice.stator.failed().move(InvoiceGraph.paid, by="ada")  # mistake: an argument that there is not
     Invoice.stator.counts().retry()  # mistake: a method of querysets on a dictionary
     invoice.transition_perform()  # mistake: no state
     print(invoice.explain()[0].remedies)  # mistake: an attribute that there is not
     print(invoice.explain().code)  # mistake: an attribute of one reason on the list
+
+
+def read(mail: Mail) -> None:
+    mail.status.upper()  # mistake: a method of texts on a number
 
 
 def examine(invoice: Invoice) -> None:

@@ -63,6 +63,28 @@ class Invoice(StatorModel):
     state = StateField(InvoiceGraph)
 
 
+class MailGraph(StateGraph):
+    queued = State(value=0, label="Waiting", externally_progressed=True)
+    sent = State(value=1)
+    queued.transitions_to(sent)
+
+
+class Mail(StatorModel):
+    status = StateField[int](MailGraph, base_field=models.PositiveSmallIntegerField)
+
+
+class Draft(StatorModel):
+    status = StateField[int | None](MailGraph, null=True)
+
+
+def use_a_column_of_its_own(mail: Mail, draft: Draft) -> None:
+    assert_type(mail.status, int)
+    assert_type(draft.status, int | None)
+    mail.status = MailGraph.sent
+    mail.status = 1
+    print(mail.status + 1, MailGraph.sent.label.upper())
+
+
 def operate(invoice: Invoice) -> None:
     held: HeldClaim = invoice.stator
     assert_type(held.attempt, int)
