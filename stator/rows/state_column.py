@@ -6,7 +6,7 @@ No other module spells the name of the column. Histories, reports, statistics, p
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
@@ -32,23 +32,6 @@ _noted: set[tuple[object, object]] = set()
 MAX_NOTED = 1000
 
 logger = logging.getLogger("stator.rows")
-
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    V = TypeVar("V", default=str)
-
-    class _Valued(Generic[V]):
-        """The type of what is stored."""
-
-else:
-    V = None
-
-    class _Valued:
-        def __class_getitem__(cls, stored):
-            """Return the class: ``StateField[int]`` is for type checkers."""
-            return cls
 
 
 class StoredAttribute(DeferredAttribute):
@@ -80,7 +63,30 @@ class AsDjangoField(models.Field):
         return copied
 
 
-class StateField(AsDjangoField, _Valued[V]):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=str)
+
+    class _Column(models.Field[V, V]):
+        """A field with values of one type, to which states and their names are assigned, too."""
+
+        django_class: Any
+
+        # Django puts an attribute in the place of the field.
+        def __get__(self, instance: Any, owner: Any) -> V: ...  # type: ignore[override]
+        def __set__(self, instance: Any, value: Any) -> None: ...
+
+else:
+    V = None
+
+    class _Column(AsDjangoField):
+        def __class_getitem__(cls, stored):
+            """Return the class: ``StateField[int]`` is for type checkers."""
+            return cls
+
+
+class StateField(_Column[V]):
     """The state of a row, one of ``graph``; accepts a ``State``, its name or its value wherever a value is accepted.
 
     The column has the type of the values of the states: integers, or texts. ``base_field``: a class of Django's fields
@@ -232,10 +238,6 @@ class StateField(AsDjangoField, _Valued[V]):
             return name
         cases = [When(Exact(name, Value(each)), then=Value(state.value)) for each, state in self.graph.states.items()]
         return Case(*cases, output_field=self.django_class())
-
-    if TYPE_CHECKING:
-        # Django puts an attribute in the place of the field.
-        def __get__(self, instance: Any, owner: Any) -> V: ...  # type: ignore[override]
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
