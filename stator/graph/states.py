@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, SupportsIndex, TypeVar
+from typing import Any, ClassVar, SupportsIndex, TypeVar, overload
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
@@ -143,7 +143,13 @@ class State:
         for other in others:
             self._add_edge("transitions_to", other)
 
-    def times_out_to(self, other: "State", seconds: float | None = None, *, at: Any = None) -> None:
+    @overload
+    def times_out_to(self, other: "State", seconds: float) -> None: ...
+
+    @overload
+    def times_out_to(self, other: "State", *, at: object) -> None: ...
+
+    def times_out_to(self, other: "State", seconds: float | None = None, *, at: object = None) -> None:
         """Move an object to ``other`` once it has been in this state for ``seconds``, or ``at`` a date of its own.
 
         ``at``: the name of a ``DateTimeField`` of the model, or an expression of its columns, such as
