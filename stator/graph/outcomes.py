@@ -82,10 +82,10 @@ def _target(state: State, result: object) -> State | None:
         if result.graph is None or state.graph is None or not issubclass(state.graph, result.graph):
             return None
         result = result.name
-    if not isinstance(result, str) or state.graph is None:
+    if not isinstance(result, str | int) or isinstance(result, bool):
         return None
-    named = state.graph.states.get(result)
-    return named if named in state.children else None
+    # By its name, or by what the column has for it.
+    return next((to for to in state.children if result in (to.name, to.value)), None)
 
 
 def _raised(state: State, error: BaseException, failures: int, age: float) -> Moved | Waiting:

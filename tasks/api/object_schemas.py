@@ -5,7 +5,7 @@ from datetime import datetime
 from ninja import Schema
 from pydantic import Field, JsonValue
 
-from stator.models import StatorModel, shown_key, state_name
+from stator.models import StatorModel, shown_key, state_field, state_name
 from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
 
 
@@ -22,7 +22,8 @@ class ObjectOut(Schema):
 
     model: str = Field(examples=["shop.Order"])
     pk: str = described("The primary key as text.", "17")
-    state: str = Field(examples=["submitted"])
+    state: str = described("The name of its state.", "submitted")
+    value: int | str | None = described("What its column has for the state: the name, unless states have values.", 20)
     since: datetime = Field(description="When it entered the state.")
     due: datetime | None = Field(description="When it is attempted next; null means now, or never by a worker.")
     attempts: int = described("Attempts since it entered the state.", 0)
@@ -110,7 +111,8 @@ class SentOut(Schema):
 def object_out(row: StatorModel) -> dict[str, object]:
     """Return an object in the form of :class:`ObjectOut`."""
     return {
-        "model": row._meta.label, "pk": shown_key(row.pk), "state": state_name(row), "since": row.state_changed,
+        "model": row._meta.label, "pk": shown_key(row.pk), "state": state_name(row),
+        "value": getattr(row, state_field(type(row)).attname), "since": row.state_changed,
         "due": row.state_next_attempt, "attempts": row.state_attempts, "failures": row.state_failures,
         "claimed": row.state_claim is not None, "progress": row.__dict__.get("looked_up_progress"),
     }  # fmt: skip

@@ -50,6 +50,17 @@ class Name(str):
     __slots__ = ()
 
 
+class Parcel(StateGraph):
+    """What its states store is older than the graph."""
+
+    packed = State(value=0, try_interval=60, backoff=30)
+    sent = State(value=1)
+    packed.transitions_to(sent)
+
+    @classmethod
+    def handle_packed(cls, instance): ...
+
+
 idle, tried, timed, shaky = Errand.idle, Errand.tried, Errand.timed, Errand.shaky
 LATER = TryAgainLater(after=5, reason="not yet")
 
@@ -65,6 +76,9 @@ CASES = [
     ("a state", idle, Errand.done, 0, 0, "done", ""),
     ("a name", idle, "done", 0, 0, "done", ""),
     ("a subclass of str", idle, Name("done"), 0, 0, "done", ""),
+    ("a stored value", Parcel.packed, 1, 0, 0, "sent", ""),
+    ("a truth that equals a value", Parcel.packed, True, 0, 0, 30, "InvalidTransition"),
+    ("a value that is not stored", Parcel.packed, "1", 0, 0, 30, "InvalidTransition"),
     ("itself", idle, Errand.idle, 0, 0, "idle", ""),
     ("a timeout's state", timed, Errand.overdue, 0, 0, "overdue", ""),
     ("a failure's state", tried, Errand.failed, 0, 0, "failed", ""),

@@ -6,6 +6,7 @@ from stator.models import Event, History, Report
 from tests.stator.making import put, row
 from tests.tasks.serving import token
 from tests.testapp.approvals import Expense
+from tests.testapp.mails import Mail
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +24,16 @@ def test_objects_are_listed_by_key_and_state_page_by_page(call, given):
     assert [one["pk"] for one in found["objects"]] == [str(expenses[0].pk), str(expenses[2].pk)]
     rest = call("GET", f"{PATH}?state=submitted&limit=2&after={found['next']}", None, given)[1]
     assert ([one["pk"] for one in rest["objects"]], rest["next"]) == ([str(expenses[3].pk)], None)
+
+
+def test_object_has_the_name_of_its_state_and_what_is_stored_and_is_found_by_both(call):
+    mail, _ = Mail.objects.create(status="refused"), Mail.objects.create()
+    given = token(verbs=(), managed_objects={"testapp.mail": ["again"]})
+    for asked in ("refused", "2"):
+        [found] = call("GET", f"objects/testapp.Mail?state={asked}", None, given)[1]["objects"]
+        assert (found["pk"], found["state"], found["value"]) == (str(mail.pk), "refused", 2)
+    sent = call("POST", f"objects/testapp.Mail/{mail.pk}/events/again", {}, given)[1]
+    assert (sent["outcome"], sent["object"]["state"], sent["object"]["value"]) == ("moved", "queued", 0)
 
 
 def test_object_tells_why_it_waits_what_it_takes_and_what_has_happened(call, given):
