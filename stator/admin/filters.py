@@ -1,6 +1,6 @@
 """The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -16,7 +16,7 @@ from stator.rows.column_guard import M
 from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import reports_of
-from stator.rows.state_column import StateField, state_field
+from stator.rows.state_column import UNMANAGED, StateField, state_field
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -26,7 +26,16 @@ SOMEWHERE = Q(state_ready=True) | RESTING | Q(state_claim__isnull=False)
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
-    """Rows in one state, fast even if they are few of millions."""
+    """Rows in one state, or without one if the column may be null; fast even if they are few of millions."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Yield all rows, the states, and rows without one."""
+        yield from super().choices(changelist)
+        if self.field.null:
+            without = changelist.get_query_string({self.lookup_kwarg_isnull: "True"}, [self.lookup_kwarg])
+            yield {
+                "selected": bool(self.lookup_val_isnull), "query_string": without, "display": UNMANAGED.capitalize(),
+            }  # fmt: skip
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model] | None:
         """Return the rows in the chosen state."""

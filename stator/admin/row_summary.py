@@ -17,7 +17,7 @@ from stator.rows.dates import deadline_of, moment_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Report
-from stator.rows.state_column import state_of
+from stator.rows.state_column import UNMANAGED, state_name, state_of
 from stator.rows.workers import worker_of
 from stator.texts import counted
 
@@ -106,6 +106,8 @@ class Situation(NamedTuple):
 def situation(row: StatorModel) -> Situation:
     """Return the most important situation for an operator, from the row alone; its page has all reasons."""
     state = state_of(row)
+    if state is None and state_name(row) == UNMANAGED:
+        return Situation("unmanaged", "has no state", NONE)
     if state is None:
         return Situation("unknown", "unknown state", "never: unknown state")
     if state.terminal:

@@ -249,6 +249,8 @@ class Facts:
     def needs_worker(self) -> bool:
         """Whether a worker has to do something before it moves: attempt, reclaim, rename it, or have it time out."""
         state = self.state
+        if self.unmanaged:
+            return False
         return (state is None or state.needs_worker) and not self.quarantined and (not self.claimed or self.lease_over)
 
     def since(self, column: str) -> float:

@@ -12,7 +12,8 @@ from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
 from tests.stator.admin.requests import LIST, act, set_columns
-from tests.stator.making import row
+from tests.stator.making import raw, row
+from tests.testapp.mails import Postcard
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
 from tests.testapp.waiting import Build, Rollout
@@ -30,6 +31,18 @@ class TestRelations:
         )
         assert "<option" not in text
         assert len(text) < 60_000
+
+
+def test_objects_without_a_state_are_found_in_the_list_and_need_nothing(admin_client: Client) -> None:
+    cards = [Postcard.objects.create(status="sent"), Postcard.objects.create()]
+    raw(Postcard).filter(pk=cards[1].pk).update(status=None)
+    address = "/admin/testapp/postcard/"
+    offered = admin_client.get(address).content.decode()
+    assert "?status__isnull=True" in offered
+    page = admin_client.get(f"{address}?status__isnull=True")
+    assert list(page.context["cl"].queryset) == [cards[1]]
+    assert "has no state" in page.content.decode()
+    assert [reason.code for reason in cards[1].explain()] == ["unmanaged"]
 
 
 def test_state_that_other_forms_may_edit_is_moved_only_by_the_action(
