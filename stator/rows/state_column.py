@@ -81,7 +81,7 @@ else:
     V = None
 
     class _Column(AsDjangoField):
-        def __class_getitem__(cls, stored):
+        def __class_getitem__(cls, item):
             """Return the class: ``StateField[int]`` is for type checkers."""
             return cls
 

@@ -77,7 +77,7 @@ def test_graphs_of_such_a_project_are_legal():
     assert PinStates.initial_state == "settled"
     assert DomainStates.initial_state is DomainStates.outdated
     assert PostStates.deleted_fanned_out in PostStates.terminal_states
-    assert PostStates.choices[0] == ("new", "new")
+    assert PostStates.choices[0] == ("new", "New")
     assert PostStates.new.try_interval == 300
     assert PostStates.new.handler == PostStates.handle_new
 

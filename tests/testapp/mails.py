@@ -56,3 +56,49 @@ class Mail(StatorModel):
 
     class StatorMeta:
         history = True
+
+
+class SackGraph(StateGraph):
+    """Sealed once all its slips are weighed."""
+
+    loose = State(value=0)
+    sealed = State(value=1)
+    loose.when_all("slips", in_=["weighed"]).to(sealed)
+
+
+class Sack(StatorModel):
+    """A related object that waits for others, in numbers."""
+
+    status = StateField[int](SackGraph)
+
+
+class SlipGraph(StateGraph):
+    """Weighed by a durable step, one sender after the other."""
+
+    new = State(value=10, try_interval=60)
+    weighed = State(value=20)
+    new.transitions_to(weighed)
+
+    @classmethod
+    def handle_new(cls, slip):
+        slip.grams = slip.stator.step("weigh", slip.weigh)
+        slip.save(update_fields=["grams"])
+        return 20
+
+
+class Slip(StatorModel):
+    """Waits for another of its kind, takes turns with other senders, and remembers a step."""
+
+    status = StateField[int](SlipGraph)
+    sack = models.ForeignKey(Sack, models.CASCADE, related_name="slips")
+    after = models.ForeignKey("self", models.CASCADE, null=True)
+    sender = models.CharField(max_length=20, default="ada")
+    grams = models.IntegerField(default=0)
+
+    class StatorMeta:
+        fair_by = "sender"
+        waits_for = {"after": [SlipGraph.weighed]}
+
+    def weigh(self):
+        """Return something that is asked for once."""
+        return self.grams + 20

@@ -14,11 +14,11 @@ from stator.overview.depths import depths
 from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.signals import transitioned
-from stator.testing import assert_moves, drain
+from stator.testing import assert_moves, attempt, drain
 from stator.undo import undo
 from tests.stator.making import ago, automatic, operations_of, put, raw, row
 from tests.testapp.basic import StepGraph
-from tests.testapp.mails import Mail, MailGraph, Postcard
+from tests.testapp.mails import Mail, MailGraph, Postcard, Sack, Slip
 
 pytestmark = pytest.mark.django_db
 
@@ -230,6 +230,19 @@ def test_claim_is_fenced_by_what_is_stored(mails):
     assert not mails.holds(claim)
     with pytest.raises(LeaseLost, match="is in state '7'"):
         find(Mail, mail.pk, claim.token)
+
+
+def test_waits_turns_and_steps_take_numbers():
+    sack = Sack.objects.create()
+    first = Slip.objects.create(sack=sack)
+    second = Slip.objects.create(sack=sack, after=first, sender="bob")
+    assert next(reason.code for reason in second.explain()) == "waits_for"
+    attempt(first)
+    assert row(first).status == 20
+    drain(Slip)
+    drain(Sack)
+    assert [(row(slip).status, row(slip).grams) for slip in (first, second)] == [(20, 20), (20, 20)]
+    assert (row(sack).status, state_name(row(sack))) == (1, "sealed")
 
 
 def test_chores_move_and_delete_rows(mails):
