@@ -20,6 +20,7 @@ from stator.commands.statements import sent_for
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.models import Event
+from tasks.actions.registry import registry
 from tasks.models import Batch, Queue
 from tests.statements import sent
 from tests.testapp.approvals import Expense
@@ -65,6 +66,14 @@ def test_file_says_which_statements_a_model_has(model_of_file):
     said = [f"-- {MODELS[model_of_file._meta.label]}\n"]
     said += [f"-- {verb}\n{text.strip()}\n" for verb, text, _ in sent_for(operations) if "SAVEPOINT" not in text]
     compare(model_of_file._meta.label, said)
+
+
+@pytest.fixture(autouse=True)
+def no_actions_of_other_tests(monkeypatch: Any) -> None:
+    """Forget the actions that modules of tests declare: claims of tasks name all that a process has."""
+    for name, by_queue in list(registry.items()):
+        if not all(each.function.__module__.startswith("tests.testapp.") for each in by_queue.values()):
+            monkeypatch.delitem(registry, name)
 
 
 @pytest.fixture(params=MODELS)
