@@ -111,7 +111,7 @@ class StoredCondition(Condition):
 
 
 @dataclass(slots=True)
-class Kinds:
+class ConditionKinds:
     """The kinds of conditions.
 
     ``all``: those of extensions, in the order of their table; None before the app is ready. ``of_apps``: those that
@@ -133,7 +133,7 @@ class Kinds:
         return Conditions(bound)
 
 
-CONDITIONS = Kinds()
+CONDITIONS = ConditionKinds()
 
 
 def add_condition(kind: type[Condition]) -> None:

@@ -111,7 +111,7 @@ class State:
         # Events without a target that were declared on a state of a parent graph.
         self.unplaced: list[str] = []
         # The conditions that lack a target so far.
-        self.open_conditions: list[Condition] = []
+        self.open_conditions: list[PendingEdge] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
@@ -162,24 +162,24 @@ class State:
         """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
         self._add_edge("fails_to", other)
 
-    def when(self, condition: object) -> "Condition":
+    def when(self, condition: object) -> "PendingEdge":
         """Move all objects that match a ``Q`` without a handler: ``state.when(Q(...)).to(other)``.
 
         The scheduling loop moves each batch with one statement and leaves claimed objects alone.
         """
-        return Condition(self, "when", condition)
+        return PendingEdge(self, "when", condition)
 
-    def when_all(self, relation: str, *, in_: Iterable["State | str"], empty: bool = False) -> "Condition":
+    def when_all(self, relation: str, *, in_: Iterable["State | str"], empty: bool = False) -> "PendingEdge":
         """Move an object once all objects of a relation are in one of these states.
 
         ``order.when_all("lines", in_=["packed"]).to(ready)``: the move of the last line moves the order, in the same
         transaction. An object without related objects waits, unless ``empty``.
         """
-        return Condition(self, "when_all", _awaited("when_all", relation, in_, every=True, empty=empty))
+        return PendingEdge(self, "when_all", _awaited("when_all", relation, in_, every=True, empty=empty))
 
-    def when_any(self, relation: str, *, in_: Iterable["State | str"]) -> "Condition":
+    def when_any(self, relation: str, *, in_: Iterable["State | str"]) -> "PendingEdge":
         """Move an object once one object of a relation is in one of these states, in the transaction of its move."""
-        return Condition(self, "when_any", _awaited("when_any", relation, in_, every=False))
+        return PendingEdge(self, "when_any", _awaited("when_any", relation, in_, every=False))
 
     def on(
         self,
@@ -288,7 +288,7 @@ class AwaitedRelation:
         return self.relation, sorted(self.in_), self.every, self.empty
 
 
-class Condition:
+class PendingEdge:
     """The condition of a transition without a handler, without its target yet."""
 
     def __init__(self, state: State, kind: str, condition: object) -> None:

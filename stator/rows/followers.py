@@ -79,13 +79,13 @@ class Follower:
 
 
 @dataclass(slots=True)
-class Kinds:
+class FollowerKinds:
     """The followers that extensions have, in the order of their table; None before the app is ready."""
 
     all: tuple[type[Follower], ...] | None = None
 
 
-FOLLOWERS = Kinds()
+FOLLOWERS = FollowerKinds()
 
 
 @lru_cache(maxsize=1024)

@@ -30,7 +30,7 @@ SHOWN = 30
 
 
 @dataclass(frozen=True)
-class Report:
+class AdoptionReport:
     """What was found."""
 
     target: Target
@@ -77,7 +77,7 @@ def run(options: Options) -> Answer:
     return Answer({**_data(report), "module": "\n".join(module)}, _lines(report, module, path))
 
 
-def report_on(target: Target, options: Options) -> Report:
+def report_on(target: Target, options: Options) -> AdoptionReport:
     """Return the report on a column, read in transactions that cannot write."""
     using, idle = str(options["database"] or router.db_for_read(target.model)), options["unmoved"]
     clock = clock_of(target, options["by"])
@@ -88,7 +88,7 @@ def report_on(target: Target, options: Options) -> Report:
     code = look_at_code(target)
     proposal = propose(target, found.values, code.writes, histories)
     asked = decisions(target, found, code, histories, proposal, idle)
-    return Report(target, using, found, code, histories, proposal, asked, idle)
+    return AdoptionReport(target, using, found, code, histories, proposal, asked, idle)
 
 
 def _path(name: str | None) -> Path | None:
@@ -114,7 +114,7 @@ def _write(path: Path, module: list[str]) -> None:
 # For people
 
 
-def _lines(report: Report, module: list[str], path: Path | None) -> list[str]:
+def _lines(report: AdoptionReport, module: list[str], path: Path | None) -> list[str]:
     lines = [
         _heading(report), "", *_values(report), "", *_writers(report), "", *_recorded(report), "",
         f"Proposed graph; in the model: {field_of(report.target, report.proposal)}",
@@ -124,7 +124,7 @@ def _lines(report: Report, module: list[str], path: Path | None) -> list[str]:
     return [*lines, _next(report, path)]
 
 
-def _heading(report: Report) -> str:
+def _heading(report: AdoptionReport) -> str:
     found = report.table
     name = f"{report.target.label}, a {type(report.target.field).__name__} in database {report.using!r}"
     if found.whole:
@@ -135,7 +135,7 @@ def _heading(report: Report) -> str:
     )
 
 
-def _values(report: Report) -> list[str]:
+def _values(report: AdoptionReport) -> list[str]:
     clock, names = report.table.clock, {state.value: state for state in report.proposal.states}
     since = f"ages by {clock.name}: {clock.means}" if clock else "no column has a time, so ages are unknown"
     rows = []
@@ -152,7 +152,7 @@ def _values(report: Report) -> list[str]:
     return [f"Values ({since})", *(f"  {line}" for line in table(heads, rows))]
 
 
-def _writers(report: Report) -> list[str]:
+def _writers(report: AdoptionReport) -> list[str]:
     code = report.code
     where = (
         f"a static look at {counted(code.files, 'file')} of {listed(code.apps)}: names and literals, nothing was run"
@@ -172,7 +172,7 @@ def _set(values: Values | None, *, created: bool = False) -> str:
     return "created" if created else "?" if values is None else ", ".join(sorted(map(str, values)))
 
 
-def _recorded(report: Report) -> list[str]:
+def _recorded(report: AdoptionReport) -> list[str]:
     if not report.histories:
         return ["Histories: no table of the project has versions or changes of this column."]
     lines = ["Histories"]
@@ -184,7 +184,7 @@ def _recorded(report: Report) -> list[str]:
     return lines
 
 
-def _next(report: Report, path: Path | None) -> str:
+def _next(report: AdoptionReport, path: Path | None) -> str:
     if path:
         return f'Written to {path}. Read it and change it; then see the how-to guide "Adopt a table".'
     return f"To write the graph as a module: manage.py stator adopt {report.target.label} --write FILE.py"
@@ -193,7 +193,7 @@ def _next(report: Report, path: Path | None) -> str:
 # For programs
 
 
-def _data(report: Report) -> dict[str, object]:
+def _data(report: AdoptionReport) -> dict[str, object]:
     target, found, proposal = report.target, report.table, report.proposal
     return {
         "model": str(target.model._meta.label), "column": target.column, "database": report.using,

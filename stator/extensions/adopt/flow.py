@@ -64,7 +64,7 @@ class Vocabulary:
     values: Values
 
 
-class Flow:
+class FileLook:
     """The look at one file."""
 
     def __init__(self, words: Vocabulary, file: str) -> None:

@@ -13,7 +13,7 @@ from time import monotonic
 from django.apps import AppConfig, apps
 from django.db.models import IntegerField
 
-from stator.extensions.adopt.flow import Flow, Vocabulary, Write
+from stator.extensions.adopt.flow import FileLook, Vocabulary, Write
 from stator.extensions.adopt.target import Target
 
 # At most so many files, so many bytes of one, and so many seconds.
@@ -49,7 +49,7 @@ def look_at_code(target: Target) -> CodeLook:
         try:
             text = path.read_text(encoding="utf-8")
             # Most files do not name the column, and parsing takes longest.
-            found = Flow(words, _shown(path)).writes(ast.parse(text)) if target.column in text else []
+            found = FileLook(words, _shown(path)).writes(ast.parse(text)) if target.column in text else []
             writes += [write for write in found if _fits(target, write)]
         except (SyntaxError, ValueError) as error:
             skipped.append(f"{_shown(path)}: {' '.join(str(error).split())}")

@@ -29,7 +29,7 @@ CREATED = ("created", "added", "inserted", "date_joined", "submitted")
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeColumn:
     """The column that ages are read from; ``means`` says since when they count."""
 
     name: str
@@ -61,56 +61,56 @@ class TableLook:
     """What was read: ``read`` rows; ``whole`` says whether these are all. ``least``: the table has at least so many."""
 
     values: list[ValueCount]
-    clock: Clock | None
+    clock: TimeColumn | None
     read: int
     least: int
     whole: bool
     seconds: float
 
 
-def clock_of(target: Target, name: str | None) -> Clock | None:
+def clock_of(target: Target, name: str | None) -> TimeColumn | None:
     """Return the best column with a time, or the named one; None if there is none."""
     fields = [each for each in target.model._meta.concrete_fields if isinstance(each, DateTimeField)]
     if name is not None:
         if name not in (names := [field.name for field in fields]):
             hint = nearest(name, names, noun="such columns") if names else "the table has none"
             raise BadInput(f"--by {name!r} is not a DateTimeField of {target.model._meta.label}; {hint}")
-        return Clock(name, "the given column")
+        return TimeColumn(name, "the given column")
     return next(filter(None, (_first(target, fields, kind) for kind in (_changed, _updated, _created, _any))), None)
 
 
 def _first(
-    target: Target, fields: list[DateTimeField], kind: Callable[[Target, DateTimeField], Clock | None]
-) -> Clock | None:
+    target: Target, fields: list[DateTimeField], kind: Callable[[Target, DateTimeField], TimeColumn | None]
+) -> TimeColumn | None:
     return next((clock for field in fields if (clock := kind(target, field))), None)
 
 
-def _changed(target: Target, field: DateTimeField) -> Clock | None:
+def _changed(target: Target, field: DateTimeField) -> TimeColumn | None:
     named = {name.format(column=target.column) for name in CHANGED}
-    return Clock(field.name, f"since {target.column} changed, by its name") if field.name in named else None
+    return TimeColumn(field.name, f"since {target.column} changed, by its name") if field.name in named else None
 
 
-def _updated(target: Target, field: DateTimeField) -> Clock | None:
+def _updated(target: Target, field: DateTimeField) -> TimeColumn | None:
     found = field.auto_now or any(word in field.name for word in UPDATED)
     means = (
         "since the last save of the row; update() may leave it out"
         if field.auto_now
         else "since the row was last changed, by its name"
     )
-    return Clock(field.name, means) if found else None
+    return TimeColumn(field.name, means) if found else None
 
 
-def _created(target: Target, field: DateTimeField) -> Clock | None:
+def _created(target: Target, field: DateTimeField) -> TimeColumn | None:
     found = field.auto_now_add or any(word in field.name for word in CREATED)
-    return Clock(field.name, "since the row was created, not since it moved") if found else None
+    return TimeColumn(field.name, "since the row was created, not since it moved") if found else None
 
 
-def _any(target: Target, field: DateTimeField) -> Clock | None:
-    return None if field.null else Clock(field.name, "the only time that every row has")
+def _any(target: Target, field: DateTimeField) -> TimeColumn | None:
+    return None if field.null else TimeColumn(field.name, "the only time that every row has")
 
 
 def look_at_rows(
-    target: Target, using: str, *, clock: Clock | None, idle: float, most: int, seconds: float
+    target: Target, using: str, *, clock: TimeColumn | None, idle: float, most: int, seconds: float
 ) -> TableLook:
     """Return the counts of at most ``most`` rows, in statements of at most ``seconds`` each.
 
@@ -144,7 +144,9 @@ def _within(model: type[Model], using: str, most: int) -> tuple[QuerySet[Model],
     return rows.filter(Q(pk__lt=below) | Q(pk__gte=above)), False, most
 
 
-def _counted(rows: QuerySet[Model], column: str, clock: Clock | None, idle: float, *, cut: bool) -> list[ValueCount]:
+def _counted(
+    rows: QuerySet[Model], column: str, clock: TimeColumn | None, idle: float, *, cut: bool
+) -> list[ValueCount]:
     found = rows.order_by().values_list(column).annotate(stator_rows=Count("*"))
     if clock is None:
         counts = found.order_by("-stator_rows", column)[: MAX_VALUES + 1]

@@ -2,4 +2,4 @@
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="waits", followers=("stator.extensions.waits.follower.Waiters",))
+EXTENSION = Extension(name="waits", followers=("stator.extensions.waits.follower.WaitFollower",))

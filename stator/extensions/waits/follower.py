@@ -6,7 +6,7 @@ from stator.rows.followers import Follower
 from stator.rows.waits import waiters_of, wake
 
 
-class Waiters(Follower):
+class WaitFollower(Follower):
     """Reopens the parked rows that waited for rows to enter a state."""
 
     def __init__(self, model: type[Model]) -> None:

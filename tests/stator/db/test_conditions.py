@@ -4,7 +4,7 @@ import pytest
 from django.db.models import Q
 
 from stator.batteries import extensions
-from stator.db.conditions import CLAIM, CONDITIONS, Condition, Kinds, StoredCondition
+from stator.db.conditions import CLAIM, CONDITIONS, Condition, ConditionKinds, StoredCondition
 from stator.db.probe import look
 from tasks.models import Task
 from tests.stator.making import operations_of, put, raw
@@ -139,4 +139,4 @@ def test_condition_that_nothing_is_stored_of_says_nothing_about_an_ordinary_mode
 
 def test_rows_are_not_claimed_before_it_is_known_what_holds_them_back():
     with pytest.raises(RuntimeError, match=r"testapp.errand: nothing can be claimed before the app stator is ready"):
-        Kinds().of(operations_of(Errand))
+        ConditionKinds().of(operations_of(Errand))

@@ -6,7 +6,7 @@ from django.db import connection
 from stator.db import chores
 from stator.graph.outcomes import Moved
 from stator.models import Action
-from stator.rows.followers import FOLLOWERS, Follower, Kinds, followers_of
+from stator.rows.followers import FOLLOWERS, Follower, FollowerKinds, followers_of
 from stator.rows.transitions import move_by_hand
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw
@@ -121,7 +121,7 @@ def test_model_without_such_states_has_followers_of_acts_by_hand_alone(seen):
 
 
 def test_nothing_is_moved_before_the_extensions_are_known(monkeypatch):
-    monkeypatch.setattr("stator.rows.followers.FOLLOWERS", Kinds())
+    monkeypatch.setattr("stator.rows.followers.FOLLOWERS", FollowerKinds())
     followers_of.cache_clear()
     with pytest.raises(RuntimeError, match=r"testapp\.Page: nothing can be moved before the app stator is ready"):
         followers_of(Page)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from stator.extensions.adopt.flow import Flow, Vocabulary
+from stator.extensions.adopt.flow import FileLook, Vocabulary
 
 WORDS = Vocabulary(
     column="status",
@@ -19,7 +19,7 @@ WORDS = Vocabulary(
 
 def found(code):
     """The writes of some code, as texts: line, how, from and to, and a question mark if it may be another model."""
-    return [_line(write) for write in Flow(WORDS, "shop/x.py").writes(ast.parse(code))]
+    return [_line(write) for write in FileLook(WORDS, "shop/x.py").writes(ast.parse(code))]
 
 
 def _line(write):
