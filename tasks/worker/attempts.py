@@ -106,13 +106,13 @@ def connect() -> None:
 
 
 def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
-    # Imported by name, because a project may not have Django's Tasks framework.
+    # Imported by name, because a project may not have Django's Tasks framework; from then on it is asked directly.
     try:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: RegisteredAction = backend.action_of(path, queue, data)
-    return found
+    finders[DJANGO] = backend.action_of
+    return finders[DJANGO](path, queue, data)
 
 
 def _watch_threads(sender: Any, **kwargs: object) -> None:
