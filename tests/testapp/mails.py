@@ -99,6 +99,9 @@ class Slip(StatorModel):
         fair_by = "sender"
         waits_for = {"after": [SlipGraph.weighed]}
 
+    class Meta:
+        indexes = [models.Index(fields=["sack", "status"], name="testapp_slip_of_sack")]
+
     def weigh(self):
         """Return something that is asked for once."""
         return self.grams + 20
