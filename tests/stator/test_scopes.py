@@ -2,7 +2,7 @@
 
 import sys
 
-from django.db import connection
+from django.db import connections
 
 from stator.graph.outcomes import Moved
 from stator.scopes import EVERYTHING, UNCHANGED, Scope, entered, path_in_use
@@ -45,7 +45,7 @@ def test_part_is_told_from_all_rows_and_knows_their_scope():
 def test_row_asks_neither_schemas_nor_slices(db, monkeypatch):
     """From its INSERT to its record, by a worker that has made its store, where no schema was ever entered."""
     # A test of schemas that ran before in this process has left its cursor on the connection.
-    monkeypatch.delitem(vars(connection), "_cursor", raising=False)
+    monkeypatch.delitem(vars(connections["default"]), "_cursor", raising=False)
     operations = operations_of(Line)
     [state] = {state for state in operations.automatic if state.initial}
 
@@ -58,7 +58,7 @@ def test_row_asks_neither_schemas_nor_slices(db, monkeypatch):
     pass_through()
     modules = called(pass_through)
     assert "stator.db.claims" in modules
-    assert not modules & {"stator.schemas", "stator.db.slices", "stator.db.node_probe", "stator.db.resting"}
+    assert modules & {"stator.schemas", "stator.db.slices", "stator.db.node_probe", "stator.db.resting"} == set()
 
 
 def test_path_is_what_was_entered(settings):
