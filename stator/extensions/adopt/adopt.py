@@ -86,7 +86,7 @@ def report_on(target: Target, options: Options) -> AdoptionReport:
         found = look_at_rows(target, using, clock=clock, idle=idle, **limits)
         histories = look_at_histories(target, using, **limits)
     code = look_at_code(target)
-    proposal = propose(target, found.values, code.writes, histories)
+    proposal = propose(target, found.values, code, histories)
     asked = decisions(target, found, code, histories, proposal, idle)
     return AdoptionReport(target, using, found, code, histories, proposal, asked, idle)
 

@@ -73,7 +73,8 @@ def _moves(code: CodeLook, histories: list[HistoryLook], proposal: Proposal) -> 
         yield f"From which states may these write? The code does not show it: {places}."
     if unsure := [write.where for write in code.writes if not write.sure]:
         yield f"Do these write this column, or another one of that name: {listed(unsure, 4)}?"
-    if assumed := [f"{each.source} to {each.target}" for each in proposal.transitions if each.assumed]:
+    unseen = [each for each in proposal.transitions if each.assumed and not each.asked]
+    if assumed := [f"{each.source} to {each.target}" for each in unseen]:
         yield f"Nothing shows how rows get there; these transitions are assumed: {listed(assumed)}."
     by_code = {(each.source, each.target) for each in proposal.transitions if each.places}
     if code.writes and any(look.moves for look in histories):

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from stator.extensions.adopt.target import Stored
 
@@ -20,6 +21,7 @@ SAVES = {"update_or_create", "aupdate_or_create"}
 UPDATES = {"update", "aupdate"}
 BULK = {"bulk_update", "abulk_update"}
 QUERIES = {"filter", "get", "aget", "exclude", "get_object_or_404", "aget_object_or_404", "get_list_or_404"}
+MANAGERS = {"objects", "_default_manager"}
 UPDATE = re.compile(
     r"\bUPDATE\s+(?P<table>\S+)(?:\s+\w+)?\s+SET\s+(?P<set>.*?)(?:\sWHERE\s(?P<where>.*))?$", re.IGNORECASE | re.DOTALL
 )
@@ -75,6 +77,10 @@ class FileLook:
         # The class around the present function; the models that variables of it hold.
         self._class: ast.ClassDef | None = None
         self._models: dict[str, str] = {}
+        # What the variables of the present function may hold, whichever of their assignments came last.
+        self._variables: dict[str, Values] = {}
+        # The values for whose rows the code asks.
+        self.asked: set[Stored] = set()
 
     def writes(self, tree: ast.Module) -> list[Write]:
         """Return the writes of the file, by line."""
@@ -136,13 +142,30 @@ class FileLook:
         return known
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        outer, self._models = self._models, {}
+        outer, self._models, self._variables = (self._models, self._variables), {}, self._held(node)
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         for argument in arguments:
             if argument.annotation and (model := self._model_in(argument.annotation)):
                 self._models[argument.arg] = model
         self._block(node.body, {})
-        self._models = outer
+        self._models, self._variables = outer
+
+    def _held(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Values]:
+        """Return what its variables may hold that get only values which the text shows."""
+        names = [each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)]
+        given: dict[str, Values | None] = dict.fromkeys(names)
+        shown: set[ast.Name] = set()
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Assign):
+                continue
+            values = self._values(node.value)
+            for name in node.targets:
+                if isinstance(name, ast.Name):
+                    shown.add(name)
+                    given[name.id] = _all(given[name.id], values) if name.id in given else values
+        # A loop, a ``with`` or another target gives it what the text does not show.
+        given |= {each.id: None for each in ast.walk(function) if _stores(each) and each not in shown}
+        return {name: values for name, values in given.items() if values}
 
     def _loop(self, node: ast.For | ast.AsyncFor, known: Known) -> Known | None:
         self._expressions(node.iter, known)
@@ -226,6 +249,8 @@ class FileLook:
             self._note(node, f"{name}()", None, self._values(value), node.func, creates=True)
         elif name == "setattr" and len(node.args) == 3 and _text(node.args[1]) == self.words.column:
             return self._set(node, node.args[0], node.args[2], known)
+        elif name in QUERIES - {"exclude"} and self._model_of(node.func) == self.words.model:
+            self.asked |= self._filtered(node, without=False) or frozenset()
         elif name in ("refresh_from_db", "arefresh_from_db") and isinstance(node.func, ast.Attribute):
             return {key: values for key, values in known.items() if key != ast.unparse(node.func.value)}
         return known
@@ -267,7 +292,7 @@ class FileLook:
     ) -> None:
         if self._is_other(receiver):
             return
-        ours = self._model_of(receiver) == self.words.model
+        ours = self._model_of(receiver) == self.words.model and not (creates and self._is_related(receiver))
         # A dictionary has an update() too.
         sure = ours or not (self.words.others or self._is_of_class(receiver) or (rows and not _is_query(receiver)))
         write = Write(self.file, _line(node), how, sources, targets, creates, sure)
@@ -281,6 +306,13 @@ class FileLook:
     def _is_of_class(self, receiver: ast.expr) -> bool:
         """Return whether it is an attribute of the class around, of which the text does not show whose it is."""
         return isinstance(receiver, ast.Name) and receiver.id in ("self", "cls") and self._class is not None
+
+    def _is_related(self, receiver: ast.expr) -> bool:
+        """Return whether it makes rows through an attribute of an object, which are of another model."""
+        match receiver:
+            case ast.Attribute(value=ast.Attribute(attr=name)) if name not in MANAGERS:
+                return not self._model_in(receiver)
+        return False
 
     def _model_of(self, node: ast.expr) -> str:
         if found := self._model_in(node):
@@ -319,6 +351,8 @@ class FileLook:
                 return self._values(member)
             case ast.Attribute(attr=name) | ast.Name(id=name) if name in self._constants:
                 return frozenset([self._constants[name]])
+            case ast.Name(id=name):
+                return self._variables.get(name)
         return None
 
     def _sources(self, node: ast.expr, known: Known) -> Values | None:
@@ -408,13 +442,17 @@ def _text(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def _stores(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
 def _line(node: ast.AST) -> int:
     return int(getattr(node, "lineno", 0))
 
 
 def _is_query(receiver: ast.expr) -> bool:
     names = {each.attr for each in ast.walk(receiver) if isinstance(each, ast.Attribute)}
-    return bool(names & {"objects", "filter", "all", "exclude", "select_for_update", "_default_manager", "using"})
+    return bool(names & {*MANAGERS, "filter", "all", "exclude", "select_for_update", "using"})
 
 
 def _in_dictionary(node: ast.expr | None, name: str) -> Iterator[ast.expr]:

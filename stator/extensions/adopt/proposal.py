@@ -8,8 +8,9 @@ from keyword import iskeyword
 
 from django.db import models
 
-from stator.extensions.adopt.flow import Write
+from stator.extensions.adopt.flow import Values, Write
 from stator.extensions.adopt.histories import HistoryLook
+from stator.extensions.adopt.sources import CodeLook
 from stator.extensions.adopt.table import ValueCount
 from stator.extensions.adopt.target import Stored, Target
 from stator.graph import StateGraph
@@ -37,13 +38,15 @@ class Proposed:
 class Transition:
     """A transition with its evidence: places in the code, and how often other tables have it.
 
-    Without evidence it is assumed, so that a way leads to each state.
+    Without evidence it is assumed, so that a way leads to each state. ``asked``: the place that writes its target, if
+    the code asks for rows with its source.
     """
 
     source: str
     target: str
     places: tuple[str, ...] = ()
     recorded: int = 0
+    asked: str = ""
 
     @property
     def assumed(self) -> bool:
@@ -63,8 +66,9 @@ class Proposal:
     undeclared: list[Stored]
 
 
-def propose(target: Target, counts: list[ValueCount], writes: list[Write], histories: list[HistoryLook]) -> Proposal:
+def propose(target: Target, counts: list[ValueCount], code: CodeLook, histories: list[HistoryLook]) -> Proposal:
     """Return the graph that the evidence suggests."""
+    writes = code.writes
     evidence = _evidence(writes, histories)
     values = _values(target, counts, writes, evidence)
     names = _names(target, values)
@@ -76,6 +80,8 @@ def propose(target: Target, counts: list[ValueCount], writes: list[Write], histo
         for (source, to), (places, recorded) in evidence.items()
         if source in names and to in names and source != to
     ]
+    loose = [write for write in writes if write.sure and write.sources is None and not write.creates]
+    transitions += _asked(code.asked, loose, names, transitions)
     transitions += _assumed(initial, states, transitions)
     for state in states:
         own = [each for each in transitions if each.source == state.name]
@@ -83,7 +89,6 @@ def propose(target: Target, counts: list[ValueCount], writes: list[Write], histo
         state.takers = sorted({place for each in own for place in each.places})
     order = {state.name: number for number, state in enumerate(states)}
     transitions.sort(key=lambda each: (order[each.source], order[each.target]))
-    loose = [write for write in writes if write.sure and write.sources is None and not write.creates]
     declared = {*target.labels} or {*values}
     return Proposal(
         f"{target.model.__name__}Graph", initial, states, transitions, loose,
@@ -132,6 +137,18 @@ def _initial(target: Target, values: list[str | int], writes: list[Write], evide
     begins = [source for source, _ in evidence if source not in entered]
     found = (target.default, *created, *begins, *values)
     return next(value for value in found if value is not None and value in values)
+
+
+def _asked(asked: Values, loose: list[Write], names: dict[Stored, str], known: list[Transition]) -> list[Transition]:
+    """Return how a sweep moves rows: from values it asks for to those that it writes and nothing else enters."""
+    entered = {each.target for each in known}
+    written = {to: write.where for write in reversed(loose) for to in write.targets or () if to in names}
+    return [
+        Transition(names[source], names[to], asked=written[to])
+        for source in _ordered(asked)
+        for to in sorted(written, key=str)
+        if source in names and source != to and names[to] not in entered
+    ]
 
 
 def _assumed(initial: str, states: list[Proposed], known: list[Transition]) -> list[Transition]:
@@ -247,6 +264,8 @@ def _literal(value: str | int) -> str:
 
 
 def _reason(transition: Transition) -> str:
+    if transition.asked:
+        return f"assumed: the code asks for {transition.source}, and {transition.asked} writes"
     if transition.assumed:
         return "assumed: nothing shows how rows get there"
     recorded = [f"recorded {transition.recorded:,} times"] if transition.recorded else []

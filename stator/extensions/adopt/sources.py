@@ -13,8 +13,8 @@ from time import monotonic
 from django.apps import AppConfig, apps
 from django.db.models import IntegerField
 
-from stator.extensions.adopt.flow import FileLook, Vocabulary, Write
-from stator.extensions.adopt.target import Target
+from stator.extensions.adopt.flow import FileLook, Values, Vocabulary, Write
+from stator.extensions.adopt.target import Stored, Target
 
 # At most so many files, so many bytes of one, and so many seconds.
 MAX_FILES, MAX_BYTES, MAX_SECONDS = 5000, 1_000_000, 30.0
@@ -23,9 +23,13 @@ TESTS = ("tests", "test", "testing", "migrations", "node_modules")
 
 @dataclass(frozen=True)
 class CodeLook:
-    """The writes that were found, in the order of files and lines; ``skipped``: files that were not read, with why."""
+    """The writes that were found, in the order of files and lines; ``skipped``: files that were not read, with why.
+
+    ``asked``: the values for whose rows the code asks, as a sweep does.
+    """
 
     writes: list[Write]
+    asked: Values
     apps: list[str]
     files: int
     skipped: list[str]
@@ -36,6 +40,7 @@ def look_at_code(target: Target) -> CodeLook:
     configs = [config for config in apps.get_app_configs() if _is_own(config, target)]
     words = _vocabulary(target)
     writes: list[Write] = []
+    asked: set[Stored] = set()
     skipped: list[str] = []
     read, until = 0, monotonic() + MAX_SECONDS
     for path in _files(configs):
@@ -49,11 +54,13 @@ def look_at_code(target: Target) -> CodeLook:
         try:
             text = path.read_text(encoding="utf-8")
             # Most files do not name the column, and parsing takes longest.
-            found = FileLook(words, _shown(path)).writes(ast.parse(text)) if target.column in text else []
+            look = FileLook(words, _shown(path))
+            found = look.writes(ast.parse(text)) if target.column in text else []
             writes += [write for write in found if _fits(target, write)]
+            asked |= look.asked
         except (SyntaxError, ValueError) as error:
             skipped.append(f"{_shown(path)}: {' '.join(str(error).split())}")
-    return CodeLook(writes, [config.label for config in configs], read, skipped)
+    return CodeLook(writes, frozenset(asked), [config.label for config in configs], read, skipped)
 
 
 def _fits(target: Target, write: Write) -> bool:

@@ -64,6 +64,13 @@ def _set(values, created=False):
         ("run(f\"UPDATE {table} SET status = 'sent'\")", ["1 SQL ? -> sent ?"]),
         ('run("UPDATE shop_invoice SET status = 3 WHERE status IN (1, 2)")', ["1 SQL 1,2 -> 3"]),
         ("run('INSERT INTO shop_invoice (total, status) VALUES (1, 2)')", ["1 SQL created -> ?"]),
+        # A variable has what its function gives it.
+        (
+            "def f():\n    to = 'sent'\n    if bad:\n        to = 'failed'\n    invoice.status = to",
+            ["5 assignment ? -> failed,sent"],
+        ),
+        ("def f(to):\n    to = to or 'sent'\n    invoice.status = to", ["3 assignment ? -> ?"]),
+        ("def f():\n    for to in ways:\n        invoice.status = to", ["3 assignment ? -> ?"]),
         # What only looks like a write.
         ("run('UPDATE shop_other SET status = 1')", []),
         ("run('UPDATE shop_invoice SET total = 1 WHERE status = 2')", []),
@@ -79,6 +86,8 @@ def _set(values, created=False):
         ("answer.update(status='sent')", ["1 update() ? -> sent ?"]),
         ("class Sender:\n    def f(self):\n        self.status = 'sent'", ["3 assignment ? -> sent ?"]),
         ("class Invoice:\n    def f(self):\n        self.status = 'sent'", ["3 assignment ? -> sent"]),
+        ("class Invoice:\n    def f(self):\n        self.logs.create(status='sent')", ["3 create() created -> sent ?"]),
+        ("class Invoice:\n    def f(cls):\n        cls.objects.create(status='new')", ["3 create() created -> new"]),
         ("def f(one: 'Invoice'):\n    one.status = 'sent'", ["2 assignment ? -> sent"]),
     ],
 )
