@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any
@@ -49,17 +49,11 @@ def array_of(values: list[Any]) -> object:
     if kind is int:
         return f"{{{','.join(map(str, values))}}}"
     if kind is UUID:
-        return f"{{{','.join(_hexes(values))}}}"
+        # All rows of one claim share one token object, and formatting it is slow.
+        texts = {id(value): value for value in values}
+        texts = {key: value.hex for key, value in texts.items()}
+        return f"{{{','.join([texts[id(value)] for value in values])}}}"
     return values
-
-
-def _hexes(values: list[UUID]) -> Iterator[str]:
-    # All rows of one claim share one token object, and formatting it is slow.
-    last, written = values[0], values[0].hex
-    for value in values:
-        if value is not last:
-            last, written = value, value.hex
-        yield written
 
 
 # A turn ends with the key and the row.

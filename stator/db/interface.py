@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
@@ -155,7 +154,7 @@ class Claim(HeldClaim):
 
         Another worker may have the row before a late call would end.
         """
-        return time.monotonic() <= self.deadline and not self.operations.is_stopping()
+        return time.monotonic() <= self.deadline and not self.operations.stopping.begun
 
     def unfinished(self, reason: str) -> Released:
         """Return the outcome if nobody waits for the attempt any more: it counts if it has begun."""
@@ -395,6 +394,13 @@ class Parts(NamedTuple):
     records: "Records"
 
 
+@dataclass(slots=True)
+class Stopping:
+    """Whether a worker has been asked to stop; an attribute, because it is read before each attempt."""
+
+    begun: bool = False
+
+
 class Operations(Rows):
     """The database interface of one model: its rows, and the methods of its parts.
 
@@ -411,9 +417,8 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, scope, settings, worker_id)
         self._parts_of = parts_of
-        # All parts share the flag. Its method is bound once, because it is called before each attempt.
-        self._stopping = Flag()
-        self.is_stopping = self._stopping.is_set
+        # All parts share it.
+        self.stopping = Stopping()
         self.bind()
 
     def bind(self) -> None:
@@ -462,7 +467,7 @@ class Operations(Rows):
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
-        self._stopping.set()
+        self.stopping.begun = True
 
 
 def _unpickled(given: tuple[Any, ...], value: object) -> Operations:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
@@ -168,8 +168,7 @@ class Attempts:
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
                 self._attempts[id(claim)] = attempt
-        for label, count in Counter([attempt.label for attempt in attempts]).items():
-            self._room.enter(label, count)
+        self._room.per_model.update([attempt.label for attempt in attempts])
         self._line_up(attempts)
         # The caller's context names the thread that handlers use for the database; no handler has changed the context.
         self._context = copy_context()
@@ -364,7 +363,8 @@ class Attempts:
             on_loop = not attempt.calls
             claim = attempt.claims[0]
             self._note_runtime(claim, (claim.kept and claim.returned) or claim.finished, on_loop=on_loop)
-            self._finish(attempted)
+            for ended, outcome in attempted.ended:
+                self._end(ended, outcome)
             if self._is_spent(attempt, context):
                 break
         self._have_spare_task()
@@ -387,16 +387,13 @@ class Attempts:
         self._room.stuck.discard(id(claims[0]))
         self._room.thread_freed = time.monotonic()
         self._note_runtime(claims[0], self._room.thread_freed, on_loop=False)
-        if claims[0].state.atomic:
-            self._recorded(claims[0].operations, attempted)
-        self._finish(attempted)
-        for claim in claims:
-            if self._forget(claim):
-                claim.free()
-
-    def _finish(self, attempted: Attempted) -> None:
         for claim, outcome in attempted.ended:
             self._end(claim, outcome)
+        if claims[0].state.atomic:
+            self._recorded(claims[0].operations, attempted)
+            for claim in claims:
+                if self._forget(claim):
+                    claim.free()
 
     def _end(self, claim: Claim, outcome: Outcome) -> None:
         # An attempt that was given up is ignored: another worker may have its row by now.
@@ -410,14 +407,14 @@ class Attempts:
         attempt = self._attempts.pop(key)
         attempt.left -= 1
         if not attempt.left:
-            self._room.enter(attempt.label, -1)
+            self._room.per_model[attempt.label] -= 1
             self._room.calling[attempt.label] -= attempt.calls
             if attempt.is_async:
                 self._room.placed -= attempt.placed
             else:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
-            if self._spare is None:
+            if self._spare is None and (self._queue or self._ahead):
                 self._have_spare_task()
         return True
 

@@ -77,13 +77,22 @@ def watch_session(connection: BaseDatabaseWrapper) -> None:
 def clean_connections() -> None:
     """Discard this thread's connections that have an open or failed transaction or a changed session."""
     _thread.cleaned = time.monotonic()
-    for connection in connections.all(initialized_only=True):
+    for connection in _all_of_thread():
         connection.queries_log.clear()
         if connection.connection is None:
             continue
         dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
         if dirty or _in_transaction(connection) or getattr(connection, "_stator_session_changed", False):
             _discard(connection)
+
+
+def _all_of_thread() -> list[Any]:
+    """Return this thread's connections. To ask Django for them takes as long as the rest of a short attempt."""
+    found: list[Any] | None = getattr(_thread, "connections", None)
+    # A project may add databases at run time.
+    if found is None or len(found) != len(connections.settings):
+        found = _thread.connections = connections.all()
+    return found
 
 
 def changes_session(statement: str) -> bool:

@@ -2,16 +2,16 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stator import __version__
-from stator.db.interface import Claim
+from stator.db.interface import Ended
 from stator.db.steps import STEPS
-from stator.graph.outcomes import Moved, Outcome, Released
+from stator.graph.outcomes import Moved, Released
 from stator.rows.events import refusals
 
 # Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
@@ -25,10 +25,11 @@ class Durations:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.sum = 0.0
 
-    def add(self, seconds: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
-        self.sum += seconds
+    def add(self, *seconds: float) -> None:
+        """Count durations."""
+        for each in seconds:
+            self.counts[bisect_left(BUCKETS, each)] += 1
+        self.sum += sum(seconds)
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return how many durations were no longer than the limit of each bucket."""
@@ -46,18 +47,22 @@ class Measures:
         # Durations of the claiming and of the recording statements.
         self.times = {"claim": Durations(), "record": Durations()}
 
-    def note(self, claim: Claim, outcome: Outcome) -> None:
-        """Count an attempt that has ended, unless it did not take place."""
-        if isinstance(outcome, Released):
-            return
-        label = claim.operations.label
-        how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
-        self.attempts[label, how] += 1
-        if claim.kept and (steps := STEPS.of(claim)):
-            self.steps[label, "recorded"] += steps.recorded
-            self.steps[label, "reused"] += steps.reused
-        if (seconds := claim.duration) is not None:
-            self.run_times[label].add(seconds)
+    def note(self, ended: Iterable[Ended]) -> None:
+        """Count attempts that have ended, without those that did not take place."""
+        times: dict[str, list[float]] = defaultdict(list)
+        for claim, outcome in ended:
+            if isinstance(outcome, Released):
+                continue
+            label = claim.operations.label
+            how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
+            self.attempts[label, how] += 1
+            if claim.kept and (steps := STEPS.of(claim)):
+                self.steps[label, "recorded"] += steps.recorded
+                self.steps[label, "reused"] += steps.reused
+            if claim.started and claim.finished:
+                times[label].append(claim.finished - claim.started)
+        for label, seconds in times.items():
+            self.run_times[label].add(*seconds)
 
 
 class WorkerMetrics:

@@ -56,7 +56,7 @@ class _Unwritten:
 
 
 class Recorder:
-    """Where attempts end: each is counted in ``measures``, and its outcome is on its way to the database.
+    """Where attempts end: each outcome is on its way to the database, and counted in ``measures`` as it sets out.
 
     ``held`` has the claims from the end of their attempt until their outcome is written. ``lanes`` are woken by the end
     of an attempt, which leaves room, and after each batch by rows that it made ready. ``run`` calls a function in a
@@ -83,17 +83,13 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
-        """Count an attempt that has ended and have its outcome written."""
-        self._measures.note(claim, outcome)
-        self._add(claim, outcome)
-        self._lanes.woken.set()
-
-    def _add(self, claim: Claim, outcome: Outcome) -> None:
+        """Have the outcome of an attempt that has ended written."""
         self.held[id(claim)] = claim
         # Set already if others wait: both are reset together.
         if not self._waiting:
             self.came.set()
         self._waiting.append((claim, outcome))
+        self._lanes.woken.set()
 
     def is_behind(self, operations: Operations) -> bool:
         """Return whether too many outcomes wait, or are being written, to claim more rows of a model.
@@ -174,6 +170,10 @@ class Recorder:
 
     def _batches(self) -> list[_Unwritten]:
         waiting, self._waiting = self._waiting, []
+        self._measures.note(waiting)
+        return self._in_batches(waiting)
+
+    def _in_batches(self, waiting: list[Ended]) -> list[_Unwritten]:
         groups: dict[Operations, list[Ended]] = defaultdict(list)
         for ended in waiting:
             groups[ended[0].operations].append(ended)
@@ -203,15 +203,19 @@ class Recorder:
             self._suspended.end(operations.alias)
         self._unwritten.remove(unwritten)
         self.forget(map(id, batch.claims))
-        for claim, outcome in written.deferred:
-            self.held[id(claim)] = claim
-            asyncio.get_running_loop().call_later(DEFERRED_FOR, self._add, claim, outcome)
+        if written.deferred:
+            self.held |= {id(claim): claim for claim, _ in written.deferred}
+            asyncio.get_running_loop().call_later(DEFERRED_FOR, self._add_deferred, written.deferred)
         done = len(batch.ended) - len(written.deferred)
         if not batch.released:
             self.handled[operations.label] += done
         # Even if the batch made no row ready: claims may have waited for its end.
         self._lanes.wake_after(operations, self._note(operations, batch.source, written))
         return done
+
+    def _add_deferred(self, ended: list[Ended]) -> None:
+        self._unwritten += self._in_batches(ended)
+        self.came.set()
 
     async def _instead(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
         """Return the batches to write instead of a refused batch."""
@@ -246,8 +250,7 @@ class Recorder:
     def note_recorded(self, operations: Operations, attempted: Attempted) -> None:
         """Count outcomes that were recorded in their handler's transaction."""
         recorded = attempted.recorded
-        for ended in recorded:
-            self._measures.note(*ended)
+        self._measures.note(recorded)
         if attempted.written:
             self.handled[operations.label] += len(recorded)
             source = recorded[0][0].state if recorded else None

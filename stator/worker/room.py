@@ -56,6 +56,7 @@ class CallThreads:
 class Room:
     """The places of one process: ``CONCURRENCY`` in all; handler threads take up to ``THREADS`` of them.
 
+    ``per_model``: attempts by the label of their model.
     ``placed``: attempts on the loop that run or have a place.
     ``threaded``: attempts in handler threads or waiting for one; ``ahead_of_threads`` of them were claimed ahead.
     ``thread_freed``: when an attempt in a thread last ended, or the first one arrived.
@@ -75,7 +76,7 @@ class Room:
         self.call_threads: dict[str, CallThreads] = {}
         self.calling: Counter[str] = Counter()
         self._settings = settings
-        self._per_model: Counter[str] = Counter()
+        self.per_model: Counter[str] = Counter()
         self._runtimes: dict[tuple[str, bool], float] = {}
 
     def rows(self, label: str, is_async: bool, batch: int, waiting: int, *, without_threads: bool = False) -> int:
@@ -89,7 +90,7 @@ class Room:
         if threads and calls:
             room = min(room, self._worth(label, threads.free_of_stuck, self.calling[label]))
         if self._settings.CONCURRENCY_PER_MODEL:
-            room = min(room, self._settings.CONCURRENCY_PER_MODEL - self._per_model[label])
+            room = min(room, self._settings.CONCURRENCY_PER_MODEL - self.per_model[label])
         return max(0, min(room * batch, max(self._settings.BATCH_SIZE, batch)))
 
     @property
@@ -126,10 +127,6 @@ class Room:
         return (
             0 if self.are_short(label, False) else max(0, self.calling[label] - self.call_threads[label].free_of_stuck)
         )
-
-    def enter(self, label: str, count: int) -> None:
-        """Note that attempts of a model are claimed or, with a negative number, over."""
-        self._per_model[label] += count
 
     def _on_the_loop(self, label: str, batch: int, waiting: int, *, calls: bool) -> int:
         places = self._settings.CONCURRENCY

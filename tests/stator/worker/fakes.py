@@ -9,7 +9,7 @@ from django.db import OperationalError
 
 from stator.conf import Settings
 from stator.db.division import Undivided
-from stator.db.interface import Claim
+from stator.db.interface import Claim, Stopping
 from stator.db.locks import WAIT, Locks
 from stator.db.suspensions import Suspensions
 from stator.graph import State, StateGraph
@@ -85,11 +85,9 @@ class FakeOperations:
         self.locks = Locks(label, WAIT)
         self.suspended = Suspensions()
         self.model = type("Model", (), {})
+        self.stopping = Stopping()
         self.division = Undivided(self)
         self.parts, self.parts_with = self.division.parts, self.division.parts_with
-
-    def is_stopping(self):
-        return False
 
     @property
     def ready(self):

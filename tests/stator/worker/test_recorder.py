@@ -22,7 +22,8 @@ class Writing:
 
     def __init__(self, monkeypatch, size=100):
         self.batches, self.answers = [], []
-        self.recorder = Recorder(self.run, size, Lanes(()), Measures(), Suspensions())
+        self.measures = Measures()
+        self.recorder = Recorder(self.run, size, Lanes(()), self.measures, Suspensions())
         monkeypatch.setattr(module, "record", self.write)
 
     async def run(self, function, *args, **kwargs):
@@ -100,6 +101,7 @@ async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeyp
     await until(writing.recorder.came.is_set)
     assert await writing.recorder.flush() == 1
     assert writing.recorder.held == {}
+    assert writing.measures.attempts == {("app.model", "moved"): 1}
 
 
 @pytest.mark.parametrize(("lease", "lost"), [(60.0, 0), (0.0, 1)], ids=["ended by somebody", "ran out"])
