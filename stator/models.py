@@ -273,7 +273,8 @@ class StatorModel(models.Model):
         try:
             super().save_base(raw, force_insert, force_update, using, update_fields)
         finally:
-            note_save(using, self, before)
+            if before is not None:
+                note_save(using, self, before)
 
     save_base.alters_data = True  # type: ignore[attr-defined]
 
@@ -292,7 +293,7 @@ class StatorModel(models.Model):
             fields = fields_sent(type(self), [self], fields, using)
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
-        if not raw and manager.model is owner:
+        if not raw and manager.model is owner and self.state_life is not None:
             forget_left(owner, using, [self])
         self._note_loaded()
         if self.state_ready:

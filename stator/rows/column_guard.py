@@ -94,7 +94,8 @@ class GuardedQuerySet(QuerySet[M]):
         for instance in created if managed and not conflicts else ():
             instance._note_loaded()
         for instance, was in before:
-            note_save(using, instance, was)
+            if was is not None:
+                note_save(using, instance, was)
         if managed:
             announce(owner_of(self.model), self.db)
         return created

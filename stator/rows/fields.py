@@ -22,6 +22,9 @@ from stator.rows import columns, life
 from stator.rows.clock import seconds_ahead
 from stator.rows.state_column import AsDjangoField, state_field, state_of
 
+# The claim and the life of a new row, whatever the instance says: it may be a copy of another one.
+NEW: columns.Changes = {**columns.UNCLAIMED, **life.UNMARKED}
+
 
 class CountField(AsDjangoField, models.IntegerField):
     """A number that starts at 0; Django does not read it back from a new row."""
@@ -174,18 +177,18 @@ def fields_sent(
     model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
 ) -> list[models.Field]:
     """Return the fields that an INSERT of these instances must name."""
-    ready, own = _ready_at_once(model), state_field(model).attname
+    meta: Any = model._meta
+    ready, own, keys = _ready_at_once(model), state_field(model).attname, [field.attname for field in meta.pk_fields]
     # A table that Django does not create may lack the defaults.
-    left = columns.FRAMEWORK_COLUMNS if model._meta.managed else frozenset[str]()
-    connection = connections[using]
-    if left and capabilities_of(connection).clock_in_utc and seconds_ahead(connection):
+    left = columns.FRAMEWORK_COLUMNS if meta.managed else frozenset[str]()
+    if left and _is_in_utc(using) and seconds_ahead(connections[using]):
         # The default in the table is in UTC.
         left -= {"state_changed"}
     for instance in instances:
         values = instance.__dict__
-        # A new row has no claim, whatever the instance says.
-        values.update(columns.UNCLAIMED)
-        life.begin(instance)
+        values.update(NEW)
+        if _names_key(values, keys):
+            values[life.LIFE] = life.new_life()
         # Nearly always all values are the defaults.
         if left and not (
             columns.BEGUN.items() <= values.items()
@@ -194,6 +197,21 @@ def fields_sent(
         ):
             left = left - _set(values, own, ready)
     return [field for field in fields if field.name not in left]
+
+
+@lru_cache(maxsize=64)
+def _is_in_utc(using: str) -> bool:
+    # Cached: to look a connection up takes as long as the rest of an INSERT's preparation.
+    return capabilities_of(connections[using]).clock_in_utc
+
+
+def _names_key(values: Mapping[str, object], keys: Sequence[str]) -> bool:
+    """Return whether an INSERT names the key, which a deleted row may have had."""
+    for name in keys:
+        given = values.get(name)
+        if given is None or isinstance(given, DatabaseDefault):
+            return False
+    return True
 
 
 @lru_cache(maxsize=1024)

@@ -17,9 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import models
-from django.db.models import BigIntegerField, Case, Expression, ExpressionWrapper, F, Q, Value, When
-from django.db.models.expressions import DatabaseDefault
+from django.db.models import BigIntegerField, Case, Expression, ExpressionWrapper, F, Model, Q, Value, When
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, GreaterThan, LessThan
 
@@ -112,20 +110,14 @@ class Life:
 OF_LIFE = ("state_version", LIFE, VISIT)
 
 
-def life_of(instance: models.Model) -> Life:
+def life_of(instance: Model) -> Life:
     """Return the life of an object as it was read."""
     return Life.of(*(getattr(instance, name) for name in OF_LIFE))
 
 
-def begin(instance: models.Model) -> None:
-    """Give a new row its life: a number of its own if its INSERT names a key that a deleted row may have had."""
-    values = instance.__dict__
-    values.update(UNMARKED)
-    for field in instance._meta.pk_fields:
-        given = values.get(field.attname)
-        if given is None or isinstance(given, DatabaseDefault):
-            return
-    values[LIFE] = (1 + secrets.randbelow(LIVES)) * WISHES
+def new_life() -> int:
+    """Return the number of a life whose INSERT names the key, which a deleted row may have had."""
+    return (1 + secrets.randbelow(LIVES)) * WISHES
 
 
 def new_wish() -> Changes:

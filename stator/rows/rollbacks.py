@@ -86,10 +86,8 @@ def before_save(using: str, instance: Model) -> Before | None:
     return Before(state.adding, state.db, values.copy() if state.adding else _values(instance, FILLED_BY_UPDATES))
 
 
-def note_save(using: str, instance: Model, before: Before | None) -> None:
+def note_save(using: str, instance: Model, before: Before) -> None:
     """Undo what a save has written into an instance if the open transaction, or its savepoint, is rolled back."""
-    if before is None:
-        return
     if before.adding:
         held = ref(instance)
         journal_of(using).add(partial(_unsave, held, before), held)
