@@ -51,8 +51,8 @@ def insert(claims: list[Any]) -> Spent:
     from django.db import connection
     from django.utils import timezone
 
-    from stator.db.steps import COLUMNS
-    from stator.rows.reports import Step
+    from stator.extensions.steps.attempt import COLUMNS
+    from stator.extensions.steps.models import Step
 
     clear()
     fields: list[Any] = [Step._meta.get_field(name) for name in COLUMNS]
@@ -88,14 +88,14 @@ def steps(claims: list[Any]) -> Spent:
 
 def clear() -> None:
     """Empty the table of steps."""
-    from stator.rows.reports import Step
+    from stator.extensions.steps.models import Step
 
     Step.objects.all().delete()
 
 
 def check(count: int) -> None:
     """Check that all steps are recorded."""
-    from stator.rows.reports import Step
+    from stator.extensions.steps.models import Step
 
     if Step.objects.count() != count:
         raise SystemExit(f"{Step.objects.count()} of {count} steps were recorded")

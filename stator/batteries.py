@@ -6,6 +6,8 @@ from importlib import import_module
 from django.utils.module_loading import import_string
 
 from stator.db.conditions import CONDITIONS
+from stator.db.effect_table import EFFECTS
+from stator.explain.kinds import add_problem_kind
 from stator.rows.followers import FOLLOWERS
 from stator.seams import Extension
 
@@ -23,6 +25,7 @@ EXTENSIONS = (
     "stator.extensions.undo",
     "stator.extensions.waits",
     "stator.extensions.events",
+    "stator.extensions.steps",
     "stator.extensions.watches",
     "stator.extensions.tracing",
     "stator.extensions.adopt",
@@ -36,6 +39,9 @@ def extensions() -> tuple[Extension, ...]:
 
 
 def connect() -> None:
-    """Let the stores ask what the extensions have."""
+    """Let the stores and ``explain()`` ask what the extensions have."""
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
+    EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
+    for path in (path for extension in extensions() for path in extension.kinds):
+        add_problem_kind(import_string(path))

@@ -21,6 +21,7 @@ from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
 from stator.extensions.limits.models import Limit
+from stator.extensions.steps.models import Step, steps_of
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.actions import Action, Before
@@ -49,7 +50,7 @@ from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of,
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
-from stator.rows.reports import Event, History, Report, Step, records_of, reports_of, steps_of
+from stator.rows.reports import Event, History, Report, records_of, reports_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField, state_field, state_name, state_of
@@ -90,7 +91,7 @@ __all__ = [
     "StateGraph",
     "StatorModel",
     "Stats",
-    "Step",
+    "Step",  # stator.extensions.steps
     "Survey",
     "Version",
     "Worker",
@@ -125,7 +126,7 @@ __all__ = [
     "state_field",
     "state_name",
     "state_of",
-    "steps_of",
+    "steps_of",  # stator.extensions.steps
     "tokens_of",
     "worker_of",
     "written_to",

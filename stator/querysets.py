@@ -1,9 +1,9 @@
 """``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -12,6 +12,7 @@ from django.db.models import Count, Exists, Manager, Model, Q, QuerySet
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
+from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
@@ -32,10 +33,8 @@ from stator.rows.rollbacks import remembered
 from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 
-Result = TypeVar("Result")
-
-# The claim and the name of the step that runs in this context.
-running_step: ContextVar[tuple["HeldClaim", str] | None] = ContextVar("stator_step", default=None)
+# The claim and the name of the part of an attempt that runs in this context and has a key of its own.
+running_part: ContextVar[tuple["HeldClaim", str] | None] = ContextVar("stator_part", default=None)
 
 # The time of ``due()`` that was not given; None means now.
 UNGIVEN: Any = object()
@@ -320,7 +319,10 @@ class Unclaimed(Addressee):
         )
 
 
-class HeldClaim(Addressee):
+class HeldClaim(
+    DoesSteps,  # stator.extensions.steps
+    Addressee,
+):
     """``instance.stator`` during an attempt: the claim on the object.
 
     ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
@@ -361,8 +363,8 @@ class HeldClaim(Addressee):
         before. Each step has a key of its own, which is this one while the step is called.
         """
         key = self.life.key(self.operations.label, self.pk, self.state.name)
-        step = running_step.get()
-        return key if step is None or step[0] is not self else f"{key}:{step[1]}"
+        part = running_part.get()
+        return key if part is None or part[0] is not self else f"{key}:{part[1]}"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -392,30 +394,6 @@ class HeldClaim(Addressee):
         raise NotImplementedError
 
     aextend = in_thread(extend)
-
-    def step(self, name: str, function: Callable[[], Result]) -> Result:
-        """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
-
-        A record is for one visit of the state and one wish: an object that leaves the state and returns does its steps
-        again, unless it returns from where ``fails_to`` led, and so does one whose watched field has changed. It is
-        written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
-        ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
-
-        Raises :class:`~stator.exceptions.LeaseLost` if the claim has ended, and
-        :class:`~stator.exceptions.StepRefused` for a name, a result or a place that cannot be recorded.
-        """
-        found: Result = self.own_steps().call(name, function)
-        return found
-
-    @awaited
-    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
-        """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
-        found: Result = await self.own_steps().acall(name, function)
-        return found
-
-    def own_steps(self) -> Any:
-        """Return the steps of the attempt, which call and record."""
-        raise NotImplementedError
 
 
 # Any, because type checkers do not know a class that is made by a call.

@@ -54,9 +54,14 @@ class Extension:
     ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
     ``followers``: the paths of subclasses of :class:`~stator.rows.followers.Follower`, which say what follows when rows
     move, whoever moves them; imported in the same way.
+    ``effects``: the paths of subclasses of :class:`~stator.db.effects.Effect`, which say what the record of outcomes
+    writes beside the columns of the rows; imported in the same way.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
+    ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
+    ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, of which ``explain()`` tells last.
+    ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
     has is in ``stator/commands/__init__.py``.
     """
@@ -65,7 +70,11 @@ class Extension:
     conditions: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
     around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
     moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
     end: Callable[[Settings], object] = lambda settings: None
+    admin: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from django.db.models import F, Model, QuerySet
 
 from stator import signals
 from stator.exceptions import StatorError
+from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
 from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
@@ -29,7 +30,8 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.dates import columns_of_dates
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
-from stator.rows.reports import Report, Step, records_of, steps_of
+from stator.rows.record_tables import RECORD_TABLES
+from stator.rows.reports import Report, records_of
 from stator.rows.state_column import state_field, state_name, state_of
 from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
@@ -38,7 +40,8 @@ from stator.worker.unsaved import UnsavedFinder
 
 __all__ = [
     "Moved", "NotDrained", "NotSaved", "Outcome", "Released", "Sent", "Waiting",
-    "advance", "asend", "assert_moves", "attempt", "check_graph", "drain", "finish_children", "send", "steps",
+    "advance", "asend", "assert_moves", "attempt", "check_graph", "drain", "finish_children", "send",
+    "steps",  # stator.extensions.steps
 ]  # fmt: skip
 
 TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
@@ -139,14 +142,10 @@ def advance(seconds: float, *models: type[Model]) -> None:
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         for part in in_parts(rows):
             part.update(**{name: F(name) - past for name in (*TIMES, *columns_of_dates(model))})
-        steps = Step.objects.using(rows.db).filter(model_label=model._meta.label_lower)
-        steps.update(entered=F("entered") - past)
-
-
-def steps(row: StatorModel) -> dict[str, Any]:
-    """Return the results of the durable steps that are done in the present visit of the state, by name, in order."""
-    rows: QuerySet[Any] = QuerySet(owner_of(type(row)), using=home_of(row))
-    return {step.name: step.value for step in steps_of(rows, row.pk)}
+        for table in RECORD_TABLES:
+            if name := table.entered:
+                records: QuerySet[Model] = QuerySet(table.model, using=rows.db)
+                records.filter(model_label=model._meta.label_lower).update(**{name: F(name) - past})
 
 
 def finish_children(row: StatorModel, relation: str = "", state: State | str = "") -> int:

@@ -61,8 +61,9 @@ EXTENSIONS = {
         r"|rows\.(watches|waits)",
     ),
     "steps": Extension(
-        "stator/db/steps.py",
-        r"^(Steps?|steps|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS|STEP_\w+)$|db\.steps",
+        "",
+        r"^(Steps?|steps|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS|STEP_\w+)$",
+        tests="tests/stator/extensions/steps/*",
     ),
     "progress": Extension(
         "stator/rows/progress.py",

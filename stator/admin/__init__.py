@@ -1,13 +1,19 @@
 """Managed models in the Django admin: why a row does not move, and the actions of operators."""
 
+from importlib import import_module
+
 from django.contrib import admin
 
 from stator.admin import changes, overview, pauses, read_only  # noqa: F401 - they register what they have
 from stator.admin.managed import StatorAdmin
+from stator.batteries import extensions
 from stator.models import StatorModel
 from stator.overview.sections import Cell, Section, add_section
 
 __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
+
+for _path in (path for extension in extensions() for path in extension.admin):
+    import_module(_path)
 
 
 def register_managed(site: admin.AdminSite = admin.site) -> None:

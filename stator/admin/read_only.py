@@ -14,7 +14,7 @@ from stator.admin.inbox import counts, waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Action, Depth, Event, History, Report, Stats, Step, Worker
+from stator.models import Action, Depth, Event, History, Report, Stats, Worker
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
 from stator.rows.progress import progress_of
@@ -68,7 +68,7 @@ class OfObjectAdmin(KeptAdmin):
     )
 
     @admin.display(description="object", ordering="object_pk")
-    def of_object(self, row: Event | History | Report | Step) -> str:
+    def of_object(self, row: Any) -> str:
         """Return a link to the object."""
         return link_to_object(self.admin_site, row.model_label, row.object_pk)
 
@@ -197,16 +197,6 @@ class HistoryAdmin(OfObjectAdmin):
     list_display = ("at", "model_label", "of_object", "kind", "source", "to", "actor", "reason")
     list_filter = ("kind", "at")
     search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
-    ordering = ("-pk",)
-
-
-@admin.register(Step)
-class StepAdmin(OfObjectAdmin):
-    """Durable steps of attempts, with their results."""
-
-    list_display = ("at", "model_label", "of_object", "state", "name", "attempt")
-    list_filter = ("name", "at")
-    search_fields = ("=model_label", "=object_pk", "=name")
     ordering = ("-pk",)
 
 

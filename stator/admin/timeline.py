@@ -1,6 +1,7 @@
 """The history of one row in sentences, newest first."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Q
@@ -12,9 +13,8 @@ from stator.graph.options import EVENT_NAME
 from stator.models import StatorModel
 from stator.rows.meta import home_of
 from stator.rows.process_exits import processes_of
-from stator.rows.reports import History, Report, Step, records_of
+from stator.rows.reports import History, Report, records_of
 from stator.rows.state_column import state_name
-from stator.rows.workers import worker_of
 
 LATEST = 50
 
@@ -51,24 +51,30 @@ class Timeline:
     moves: list[tuple[str, str]]
 
 
+# Returns the latest entries of a row, at most so many, each with the id of the worker that made it.
+Entries = Callable[[StatorModel, int], Iterable[tuple[str, TimelineEvent]]]
+
+# What extensions add.
+_further: list[Entries] = []
+
+
+def add_entries(entries: Entries) -> None:
+    """Add entries of an extension, whose module for the admin calls this."""
+    _further.append(entries)
+
+
 def timeline_of(row: StatorModel) -> Timeline:
-    """Return the stored events of the row; four statements."""
+    """Return the stored events of the row; three statements, and those of extensions."""
     key = type(row), row.pk, home_of(row)
     report = records_of(Report, *key).first()
     kept = list(records_of(History, *key).order_by("-at", "-pk")[:LATEST])
-    steps = list(records_of(Step, *key).defer("result").order_by("-at", "-pk")[:LATEST])
+    told_by_others = [each for entries in _further for each in entries(row, LATEST)]
     told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
     ids = {act.worker for act in kept} | ({report.worker} if report else set())
-    ids |= {worker_of(step.claim) for step in steps}
+    ids |= {worker for worker, _ in told_by_others}
     crew = _crew(ids - {""}, home_of(row))
     events = [_event(act, report if act is told else None, crew) for act in kept]
-    events += [
-        TimelineEvent(
-            "step", step.at, f"Step {step.name} done in {step.state}", crew[worker_of(step.claim)],
-            details=f"attempt {step.attempt}",
-        )
-        for step in steps
-    ]  # fmt: skip
+    events += [replace(event, who=crew[worker]) for worker, event in told_by_others]
     events += _beginnings(row, kept)
     if report is not None and told is None:
         events.append(_reported(report, crew))

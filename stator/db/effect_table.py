@@ -1,20 +1,34 @@
 """The table of effects, in the order in which records ask and write them; an app's own are among its hooks."""
 
+from dataclasses import dataclass
+
 from stator.db.counted_attempts import CountedAttempts
 from stator.db.effects import Effect, Store
 from stator.db.history import KeptHistory, KeptReports
 from stator.db.program_claims import AllOrNone
 from stator.db.related_moves import RelatedMoves
 from stator.db.saved_fields import SavedFields
-from stator.db.steps import ForgottenSteps
 
-# Saved fields are columns of the row, and what an app keeps may be copied from it. What follows moves comes last: it
-# may lock and write other rows.
+# Saved fields are columns of the row, and what an app keeps may be copied from it.
 OF_ROWS: tuple[type[Effect], ...] = (AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports)
-FOLLOWING: tuple[type[Effect], ...] = (ForgottenSteps, RelatedMoves)
+FOLLOWING: tuple[type[Effect], ...] = (RelatedMoves,)
+
+
+@dataclass(slots=True)
+class EffectKinds:
+    """The effects that extensions have, in the order of their table; None before the app is ready."""
+
+    all: tuple[type[Effect], ...] | None = None
+
+
+EFFECTS = EffectKinds()
 
 
 def bound(store: Store) -> tuple[Effect, ...]:
-    """Return the effects of a model's rows, in the order of the table."""
-    table = (*OF_ROWS, *store.operations.hooks.effects, *FOLLOWING)
-    return tuple(effect for each in table if (effect := each.bind(store)) is not None)
+    """Return the effects of a model's rows, in the order of the table; what ``follows`` comes last."""
+    if EFFECTS.all is None:
+        # Without the effects, what they write would be missing.
+        raise RuntimeError(f"{store.operations.label}: nothing can be recorded before the app stator is ready")
+    table = (*OF_ROWS, *EFFECTS.all, *store.operations.hooks.effects, *FOLLOWING)
+    mine = [effect for each in table if (effect := each.bind(store)) is not None]
+    return tuple(sorted(mine, key=lambda effect: effect.follows))

@@ -6,7 +6,7 @@ each batch an effect is asked only what it ``wants``; the answers are the key of
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 from stator.db.values import Pk
 from stator.graph.outcomes import Outcome
@@ -127,11 +127,13 @@ class Effect:
     """What one feature writes beside rows. A subclass defines what it has of these methods.
 
     ``tells``: :meth:`write` needs the seconds that each row had been in the state that it left.
-    ``picky``: the part leaves out rows that need more than one statement.
+    ``picky``: the part leaves out rows that need more than one statement. ``follows``: it is written after what an app
+    keeps, as it may lock and write other rows.
     """
 
     tells = False
     picky = False
+    follows: ClassVar[bool] = False
 
     def __init__(self, store: Store) -> None:
         self._operations = store.operations

@@ -22,8 +22,8 @@ from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.rows import Rows
-from stator.db.steps import Steps, own_steps
 from stator.db.values import Pk
+from stator.extensions.steps.attempt import RecordsSteps
 from stator.graph import State
 from stator.graph.failures import Failure
 from stator.graph.kept import Kept
@@ -51,7 +51,10 @@ PLACE = "_stator_place"
 NO_NOTES: Mapping[str, object] = {}
 
 
-class Claim(HeldClaim):
+class Claim(
+    RecordsSteps,  # stator.extensions.steps
+    HeldClaim,
+):
     """One row that one worker holds for one attempt.
 
     Times are monotonic seconds of this process.
@@ -182,10 +185,6 @@ class Claim(HeldClaim):
     def show_progress(self) -> None:
         """Write how far the attempt is, if it has said so since the last time."""
         write_progress(self.operations, [self])
-
-    def own_steps(self, *, in_time: bool = False) -> Steps:
-        """Return the steps of the attempt; ``in_time``: they are recorded only until the lease runs out."""
-        return own_steps(self, in_time=in_time)
 
     def begin_again(self) -> None:
         """Tell what is kept with the claim that the project's code is called once more within the attempt."""

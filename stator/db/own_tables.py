@@ -4,31 +4,25 @@ Each does a bounded part in one short transaction. It is safe to run twice, on a
 """
 
 from collections import Counter
-from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from django.core.exceptions import ValidationError
-from django.db.models import Case, Q, QuerySet, Value, When
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
+from stator.db.sweeps import sweep_of
 from stator.graph.durations import seconds_of
 from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
-from stator.rows.life import OF_LIFE, Life
-from stator.rows.meta import model_of, options_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.reports import LEFT, Event, History, Step
+from stator.rows.reports import History
 from stator.rows.statistics import MERGED, Depth, Stats, this_hour
 from stator.rows.workers import WORKER_RETENTION
-from stator.scopes import entered
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
@@ -88,8 +82,9 @@ def prune(
         if old:
             found[table.model._meta.label_lower, table.kept] = rows.filter(pk__in=old).delete()[0]
     found[Before._meta.label_lower, ""] = _prune_before(alias, limit)
-    found[Step._meta.label_lower, "history"] = _prune_steps(alias, limit, history)
-    found[Event._meta.label_lower, "history"] = _prune_events(alias, limit, history)
+    for table in RECORD_TABLES:
+        if table.sweep:
+            found[table.model._meta.label_lower, table.kept] = sweep_of(table).part(alias, limit, ages[table.kept])
     if counts is not None:
         counts += +found
     return found.total()
@@ -97,17 +92,12 @@ def prune(
 
 def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
     """Call :func:`prune` until nothing more is to be deleted; return how many rows were."""
-    place, total = (alias, entered()), 0
+    total = 0
     while deleted := prune(alias, limit, errors=errors, history=history, stats=stats):
         total += deleted
     # A part with nothing to delete may come before another one.
-    examined: list[tuple[Any, Any]] = [(_prune_steps, _examined), (_prune_events, _examined_events)]
-    for prune_part, last in examined:
-        last.pop(place, None)
-        total += prune_part(alias, limit, history)
-        while last.get(place):
-            total += prune_part(alias, limit, history)
-    return total
+    ages = {"errors": errors, "history": history, "stats": stats}
+    return total + sum(sweep_of(table).all(alias, limit, ages[table.kept]) for table in RECORD_TABLES if table.sweep)
 
 
 def _prune_before(alias: str, limit: int) -> int:
@@ -117,100 +107,6 @@ def _prune_before(alias: str, limit: int) -> int:
     # Each action has its rows together in the index, so the few actions of which some are left are found first.
     old = list(rows.filter(action__in=over.values("pk")).values_list("pk", flat=True)[:limit])
     return rows.filter(pk__in=old).delete()[0] if old else 0
-
-
-LABEL = attrgetter("model_label")
-
-# The last step that was examined in each database and schema; the next pass goes on after it.
-_examined: dict[tuple[str, str], int] = {}
-
-# The time and the key of the last event that was examined.
-_examined_events: dict[tuple[str, str], tuple[datetime, int]] = {}
-
-
-def _prune_steps(alias: str, limit: int, history: float) -> int:
-    """Delete steps of visits that have ended, for models with history past its retention; return how many.
-
-    A move by a handler deletes the steps of its attempt. This is for moves by hand, by events and by timeouts, and for
-    objects that raw SQL has deleted. It examines the next ``limit`` steps. Those of an object that was moved less than
-    an hour ago stay, since the move may be undone.
-    """
-    place = alias, entered()
-    steps = Step.objects.using(alias)
-    found = list(steps.filter(pk__gt=_examined.get(place, 0)).order_by("pk").defer("result")[:limit])
-    _examined[place] = found[-1].pk if len(found) == limit else 0
-    ended: list[int] = []
-    for label, group in groupby(sorted(found, key=LABEL), key=LABEL):
-        of_model = list(group)
-        known = model_of(label)
-        model: Any = known if hasattr(known, "state_graph") else None
-        found_rows = _rows_of(model, alias, {step.object_pk for step in of_model}) if model else {}
-        over = [step for step in of_model if not _is_in_force(step, found_rows.get(step.object_pk))]
-        if over and model and options_of(model).history:
-            past = set(
-                steps.filter(pk__in=[step.pk for step in over], at__lt=columns.after(-history)).values_list("pk")
-            )
-            over = [step for step in over if (step.pk,) in past]
-        ended += [step.pk for step in over]
-    return steps.filter(pk__in=ended).delete()[0] if ended else 0
-
-
-class _Row(NamedTuple):
-    """The life of an object, when it entered its state, and whether that is so long ago that nobody can undo it."""
-
-    life: Life
-    entered: datetime
-    rests: bool
-
-
-def _prune_events(alias: str, limit: int, history: float) -> int:
-    """Delete events past their retention that are not in force; return how many. Index ``stator_event_at``.
-
-    In force are events of the present visit and wish of an object, events that are kept, and the marks of states that
-    an object has left in this life. It examines the next ``limit`` events.
-    """
-    place = alias, entered()
-    events: QuerySet[Event] = QuerySet(Event, using=alias)
-    old = events.filter(at__lt=columns.after(-history)).exclude(version=None, until__gt=Now())
-    if place in _examined_events:
-        at, last = _examined_events.pop(place)
-        old = old.filter(Q(at__gt=at) | Q(at=at, pk__gt=last), at__gte=at)
-    found = list(old.order_by("at", "pk").only("model_label", "object_pk", "at", "version", "life")[:limit])
-    if len(found) == limit:
-        _examined_events[place] = found[-1].at, found[-1].pk
-    over: list[int] = []
-    for label, group in groupby(sorted(found, key=LABEL), key=LABEL):
-        of_model = list(group)
-        known = model_of(label)
-        rows = _rows_of(known, alias, {one.object_pk for one in of_model}) if hasattr(known, "state_graph") else {}
-        over += [one.pk for one in of_model if not _keeps(rows.get(one.object_pk), one)]
-    return events.filter(pk__in=over).delete()[0] if over else 0
-
-
-def _keeps(row: _Row | None, event: Event) -> bool:
-    if row is None:
-        return False
-    if event.version == LEFT:
-        return row.life.is_of(event.life)
-    return not row.rests or row.life.keeps(event.life, event.version)
-
-
-def _is_in_force(step: Step, row: _Row | None) -> bool:
-    if row is None or not row.rests:
-        return row is not None
-    of_1_1 = step.entered == row.entered and step.life == row.life.unmarked
-    return of_1_1 or row.life.keeps(step.life, row.life.visit if step.entered == row.entered else step.visit)
-
-
-def _rows_of(model: Any, alias: str, pks: set[str]) -> dict[str, _Row]:
-    """Return what decides about the steps of objects, by their keys as text."""
-    rows: QuerySet[Any] = QuerySet(model, using=alias)
-    rests = Case(When(state_changed__lte=columns.after(-UNDONE_WITHIN), then=Value(True)), default=Value(False))
-    # Keys of another type, from before a migration, are of no object.
-    with suppress(ValueError, ValidationError):
-        found = rows.filter(pk__in=pks).values_list("pk", "state_changed", rests, *OF_LIFE)
-        return {str(pk): _Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in found}
-    return {}
 
 
 def maintain_partitions(alias: str, *, errors: float, history: float, stats: float) -> int:

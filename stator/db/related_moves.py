@@ -31,6 +31,7 @@ class RelatedMoves(Effect):
     """The moves and wake-ups of rows that wait for the moved ones, and the events that were kept for these."""
 
     picky = True
+    follows = True
 
     @classmethod
     def bind(cls, store: Store) -> Self | None:

@@ -67,7 +67,6 @@ class Rows:
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
         # Whether an attempt of this process has called a durable step.
-        self.steps_used = False
         self.conditions = CONDITIONS.of(self)
         self.division = DIVISIONS.of(self)
 

@@ -27,7 +27,7 @@ from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
-from stator.rows.reports import Event, History, Report, records_of, steps_of
+from stator.rows.reports import Event, History, Report, records_of
 from stator.rows.senders import people_with
 from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
@@ -39,9 +39,6 @@ from stator.texts import COUNTED
 
 # Events that count towards a number of senders, or are kept, are read up to this number.
 MAX_EVENTS = 100
-
-# Steps are named up to this number.
-MAX_STEPS = 50
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
@@ -86,6 +83,7 @@ class Facts:
     """One object as the database has it at ``now``, with the workers, pauses and the latest report that concern it."""
 
     model: type[Model]
+    using: str
     pk: object
     settings: Settings
     row: dict[str, Any]
@@ -112,14 +110,14 @@ class Facts:
     people: dict[str, list[str]] = field(default_factory=dict)
     # How many senders each event takes that it waits for; without those whose functions fail.
     needed: dict[str, int] = field(default_factory=dict)
-    # The names of the durable steps that are done in this visit of its state, in order.
-    steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
     # The latest retry by hand, of an object that is in quarantine or has lost leases.
     retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: Progress | None = None
+    # What the kinds of extensions have read of it.
+    further: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -291,8 +289,6 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
             with suppress(Exception):
                 facts.needed[event.name] = event.needed(rows.filter(pk=pk).get)
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
-    if facts.automatic and facts.row["state_attempts"]:
-        facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))
@@ -323,7 +319,9 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
         for pause in own
         if state is not None and state.automatic and pause.state in ("", state.name) and pause.pk not in missed
     ]
-    facts = Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded)
+    facts = Facts(
+        model=owner, using=str(rows.db), pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded
+    )
     facts.awaited = list(_awaited(facts))
     return facts
 

@@ -277,11 +277,6 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: bool(facts.related) and facts.automatic,
         remedy="Nothing to do: the object moves without them, too.",
     ),
-    ProblemKind.of_one(
-        sentences.steps_done,
-        holds=lambda facts: bool(facts.steps),
-        remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
-    ),
     # The kinds below are about many objects, or about workers.
     ProblemKind(
         "read_only",
@@ -397,22 +392,28 @@ KINDS: list[ProblemKind] = [
     ),
 ]
 
-# The kinds that apps have added.
+# The kinds that extensions and apps have added.
 _added: list[ProblemKind] = []
 
 
 def add_problem_kind(kind: ProblemKind) -> None:
-    """Add a kind of problem; an app does so in its ``ready()``."""
+    """Add a kind of problem, the most decisive first; an app does so in its ``ready()``."""
     if kind.find is not None and not kind.model:
         raise ValueError(f"ProblemKind({kind.code!r}) has find, so it needs model: the label of a managed model")
     if kind not in _added:
         _added.append(kind)
 
 
+def all_kinds() -> Iterator[ProblemKind]:
+    """Yield all kinds, those of extensions and apps last."""
+    yield from KINDS
+    yield from _added
+
+
 def kind_of(code: str) -> ProblemKind:
     """Return the kind with a code; a reason of a project's own has none, and keeps objects from their attempt."""
     own = ProblemKind(code, keeps=code.replace("_", " "))
-    return next((kind for kind in (*KINDS, *_added) if kind.code == code), own)
+    return next((kind for kind in all_kinds() if kind.code == code), own)
 
 
 def knows_own_workers(label: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.db.models import Case, CharField, Count, Model, Q, QuerySet, Value, When
 
 from stator.explain.facts import gather
-from stator.explain.kinds import KINDS, kind_of
+from stator.explain.kinds import KINDS, all_kinds, kind_of
 from stator.explain.many import Many
 from stator.explain.problem import Problem
 from stator.rows.meta import hooks_of, owner_of, written_to
@@ -17,7 +17,7 @@ def explain(model: type[Model], pk: object, using: str | None = None) -> list[Pr
     if facts is None:
         sentence = f"{model._meta.label} {pk} is gone: there is no such row."
         return [Problem("gone", sentence, remedy=kind_of("gone").remedy)]
-    return [reason for kind in KINDS for reason in kind.reasons(facts)]
+    return [reason for kind in all_kinds() for reason in kind.reasons(facts)]
 
 
 def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:

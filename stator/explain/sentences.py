@@ -219,14 +219,6 @@ def takes_event(facts: Facts) -> Iterator[Said]:
         yield sentence, {"event": event.name, "sender": event.sender, "until": left}
 
 
-def steps_done(facts: Facts) -> Iterator[Said]:
-    """Name the steps that a further attempt does not repeat."""
-    *first, last = facts.steps
-    named = f"{', '.join(first)} and {last}" if first else last
-    s = "s" if first else ""
-    yield f"Its attempts have done the step{s} {named}; a further one does not repeat them.", {"steps": facts.steps}
-
-
 def _taken(facts: Facts) -> Said:
     """Return the events that its state takes as a phrase."""
     told, numbers = [], {}

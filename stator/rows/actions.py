@@ -10,14 +10,14 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_text
-from stator.rows.life import VISIT
+from stator.rows.life import RESTS_AFTER, VISIT
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
 from stator.rows.rollbacks import remembered
 from stator.rows.state_column import state_field
 
 # An action can be undone for this many seconds.
-UNDONE_WITHIN = 3600.0
+UNDONE_WITHIN = RESTS_AFTER
 
 
 class Action(models.Model):

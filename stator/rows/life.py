@@ -37,6 +37,9 @@ UNMARKED: Changes = {LIFE: None, VISIT: None}
 # The wishes of one life, and the numbers of lives.
 WISHES, LIVES = 1 << 32, (1 << 31) - 1
 
+# Seconds after which nothing brings the visit back that an object has left.
+RESTS_AFTER = 3600.0
+
 # The parts of ``state_visit`` from the lowest bits on: the moves since the visit began; the moves since the visit began
 # whose failure led here; a mark of the state that failed, 0 for none; and the version of the row.
 MOVES, MOST = 12, (1 << 12) - 4

@@ -21,7 +21,6 @@ from stator.rows.reports import Report
 from stator.scopes import are_apart
 from stator.statements import Parameter, Statement, StatementCache, existing, joined
 
-RECORDS: tuple[type[Model], ...] = tuple(table.model for table in RECORD_TABLES if table.of_life)
 # What says nothing of the life that it is of.
 UNMARKED: tuple[type[Model], ...] = (Report, Pause)
 
@@ -99,9 +98,10 @@ def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
 
 
 def _kinds_with_records(
-    owner: type[Model], using: str, keys: Keys, kinds: Sequence[type[Model]] = (*RECORDS, Pause)
+    owner: type[Model], using: str, keys: Keys, kinds: Sequence[type[Model]] = ()
 ) -> list[type[Model]]:
-    """Return the kinds of records that rows may have, by one statement."""
+    """Return the kinds of records that rows may have, of these or of all, by one statement."""
+    kinds = kinds or (*(table.model for table in RECORD_TABLES if table.of_life), Pause)
     few = keys if isinstance(keys, list) and len(keys) <= FEW else []
     connection = connections[using]
     shape = using, len(few), *kinds, seconds_ahead(connection)

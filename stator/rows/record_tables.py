@@ -11,7 +11,7 @@ from django.db.models import Model
 from stator.rows.actions import Action, Before
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress
-from stator.rows.reports import Event, History, Report, Step
+from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
 
@@ -25,7 +25,9 @@ class RecordTable:
     ``privileges``: what workers need; nothing for a table that only people's commands use. ``aged``: the column by
     which rows are old, and ``kept``: which retention ends them ("errors", "history", "stats" or "workers"). Tables
     without both have a prune of their own, or none. ``labelled``: rows belong to a model, by its label, and are renamed
-    with it. ``of_life``: rows are in force for one object, and end with its life.
+    with it. ``of_life``: rows are in force for one object, and end with its life. ``entered``: the column that has when
+    an object entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is no
+    longer in force, after the time of ``kept``.
     """
 
     model: type[Model]
@@ -34,13 +36,14 @@ class RecordTable:
     kept: str = ""
     labelled: bool = True
     of_life: bool = False
+    entered: str = ""
+    sweep: str = ""
 
 
 RECORD_TABLES = [
     RecordTable(model=Stats, aged="hour", kept="stats"),
     RecordTable(model=Depth, aged="minute", kept="stats"),
-    RecordTable(model=Event, of_life=True),
-    RecordTable(model=Step, of_life=True),
+    RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
     RecordTable(model=Report, aged="at", kept="errors", of_life=True),
     RecordTable(model=Progress, aged="at", kept="workers", of_life=True),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),

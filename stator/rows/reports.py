@@ -1,12 +1,11 @@
-"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, events, and steps."""
+"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, and events."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
-from django.db.models import NOT_PROVIDED, F, Model, Q, QuerySet, Value
+from django.db.models import NOT_PROVIDED, F, Model, QuerySet, Value
 
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded
@@ -16,7 +15,7 @@ from stator.rows import columns
 from stator.rows.clock import Now, Seconds, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
-from stator.rows.life import OF_LIFE, Life
+from stator.rows.life import Life
 from stator.rows.meta import owner_of
 from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
@@ -27,9 +26,6 @@ REASON_LENGTH = 500
 
 # The length of the keys that identify a repeated event.
 KEY_LENGTH_OF_EVENTS = 100
-
-# The length of the names of steps.
-STEP_LENGTH = 100
 
 Record = TypeVar("Record", bound=Model)
 
@@ -168,64 +164,6 @@ class Event(models.Model):
         """The name with the payload and the reason, for the history."""
         payload = "" if self.payload is None else f" {DjangoJSONEncoder(ensure_ascii=False).encode(self.payload)}"
         return bounded(f"{self.name}{payload}{': ' if self.reason else ''}{self.reason}", REASON_LENGTH)
-
-
-class Step(models.Model):
-    """A step that an attempt on one object has done: ``name``, ``at`` and ``value``, which further attempts get.
-
-    ``life`` and ``visit``: for which life, wish and visit it is done, see :class:`~stator.rows.life.Life`. ``entered``:
-    when the object entered its state, which is all that steps by workers of version 1.1 have. ``result``: the value as
-    JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep their steps only for models with
-    ``StatorMeta.history``, as long as the history.
-    """
-
-    model_label = models.CharField(max_length=200)
-    object_pk = models.CharField(max_length=KEY_LENGTH)
-    entered = models.DateTimeField()
-    name = models.CharField(max_length=STEP_LENGTH)
-    state = models.CharField(max_length=100)
-    result = models.TextField()
-    at = MomentField(db_default=Now())
-    attempt = models.IntegerField()
-    claim = models.UUIDField()
-    life = models.BigIntegerField(default=0, db_default=0, editable=False)
-    visit = models.BigIntegerField(null=True, blank=True, editable=False)
-
-    class Meta:
-        verbose_name = "recorded step"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["model_label", "object_pk", "entered", "name"], name="stator_step_once_per_visit"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.model_label} {self.object_pk}: {self.name} in {self.state}"
-
-    @property
-    def value(self) -> Any:
-        """What the step returned, as JSON has it."""
-        return json.loads(self.result)
-
-
-def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
-    """Return the steps that are done in the present visit of one object among the rows of a managed model."""
-    row = rows.filter(pk=pk)
-    for values in row.values_list(*OF_LIFE):
-        return steps_of_visit(row, str(pk), Life.of(*values))
-    return Step.objects.none()
-
-
-def steps_of_visit(row: QuerySet[Any], key: Any, life: Any) -> QuerySet[Step]:
-    """Return the steps that are done in a visit of an object, which has this key as text.
-
-    ``life``: a :class:`Life`, or parameters by these names. The time of entry says the visit as well: a worker of
-    version 1.1 may have recorded the step, or renamed the state.
-    """
-    entered, label = row.order_by().values("state_changed"), row.model._meta.label_lower
-    steps = Step.objects.using(row.db).filter(model_label=label, object_pk=key).order_by("pk")
-    by_time = Q(life__in=[life.number, life.unmarked], entered__in=entered)
-    return steps.filter(Q(life=life.number, visit=life.visit) | by_time)
 
 
 def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:

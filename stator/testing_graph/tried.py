@@ -5,13 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from stator.conf import load_settings
-from stator.db.steps import Steps
+from stator.extensions.steps.tried import TriesSteps
 from stator.graph import State
 from stator.querysets import HeldClaim
 from stator.rows.life import Life
 
 
-class TriedClaim(HeldClaim):
+class TriedClaim(
+    TriesSteps,  # stator.extensions.steps
+    HeldClaim,
+):
     """The claim of an attempt that is only tried. ``done``: the steps of the visit, as JSON, which it adds to."""
 
     def __init__(
@@ -27,7 +30,7 @@ class TriedClaim(HeldClaim):
         self.operations = SimpleNamespace(
             label=type(instance).__name__, settings=load_settings(), connection=SimpleNamespace(atomic_blocks=())
         )
-        self._steps = _TriedSteps(self, done)
+        self.done = done
 
     @property
     def version(self) -> int:
@@ -48,18 +51,4 @@ class TriedClaim(HeldClaim):
         return True
 
     def extend(self, seconds: float) -> bool:
-        return True
-
-    def own_steps(self) -> Steps:
-        return self._steps
-
-
-class _TriedSteps(Steps):
-    """Steps with the rules of an attempt, which are remembered instead of recorded."""
-
-    def __init__(self, claim: TriedClaim, done: dict[str, str]) -> None:
-        super().__init__(claim)
-        self._done = done
-
-    def _recorded(self, name: str, text: str) -> bool:
         return True

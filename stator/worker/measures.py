@@ -2,15 +2,18 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
+from django.utils.module_loading import import_string
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stator import __version__
-from stator.db.interface import Ended
-from stator.db.steps import STEPS
+from stator.batteries import extensions
+from stator.db.interface import Claim, Ended
 from stator.graph.outcomes import Moved, Released
 from stator.rows.events import refusals
 
@@ -37,12 +40,31 @@ class Durations:
         return list(zip(limits, accumulate(self.counts.copy()), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an extension counts of attempts that it has kept something of, as a metric by model and ``by``."""
+
+    name: str
+    help: str
+    by: str
+    of: Callable[[Claim], Mapping[str, int]]
+
+
+@cache
+def further() -> tuple[Counts, ...]:
+    """Return what extensions count."""
+    return tuple(import_string(path) for extension in extensions() for path in extension.counters)
+
+
 class Measures:
-    """Attempts and steps by model and outcome, run times, and the times of claims and records. The loop writes them."""
+    """Attempts by model and outcome, run times, the times of claims and records, and what extensions count.
+
+    The loop writes them.
+    """
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
-        self.steps: Counter[tuple[str, str]] = Counter()
+        self.further: list[tuple[Counts, Counter[tuple[str, str]]]] = [(counts, Counter()) for counts in further()]
         self.run_times: dict[str, Durations] = defaultdict(Durations)
         # Durations of the claiming and of the recording statements.
         self.times = {"claim": Durations(), "record": Durations()}
@@ -56,9 +78,9 @@ class Measures:
             label = claim.operations.label
             how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
             self.attempts[label, how] += 1
-            if claim.kept and (steps := STEPS.of(claim)):
-                self.steps[label, "recorded"] += steps.recorded
-                self.steps[label, "reused"] += steps.reused
+            for counts, counted in self.further if claim.kept else ():
+                for what, number in counts.of(claim).items():
+                    counted[label, what] += number
             if claim.started and claim.finished:
                 times[label].append(claim.finished - claim.started)
         for label, seconds in times.items():
@@ -81,7 +103,8 @@ class WorkerMetrics:
         running = len(worker.attempts.running)
         yield GaugeMetricFamily("stator_worker_running", "Attempts that are running now.", running)
         yield _counted("stator_worker_attempts_total", "Ended attempts by outcome.", "outcome", measures.attempts)
-        yield _counted("stator_worker_steps_total", "Durable steps of ended attempts.", "outcome", measures.steps)
+        for counts, counted in measures.further:
+            yield _counted(counts.name, counts.help, counts.by, counted)
         yield _counted("stator_worker_moves_total", "Moves into each state.", "state", recorder.moved)
         lost, claimed = recorder.lost, worker.dispatcher.claimed
         yield CounterMetricFamily("stator_worker_lost_leases_total", "Outcomes refused after the lease ended.", lost)

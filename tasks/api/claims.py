@@ -13,10 +13,8 @@ from asgiref.sync import sync_to_async
 from django.http import HttpResponse
 
 from stator.graph.durations import seconds_of
-from stator.models import Step, steps_of
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
 from tasks.api.answers import answer, claims_out, task_out
-from tasks.api.bodies import check
 from tasks.api.documents import Endpoints, responses
 from tasks.api.errors import Invalid
 from tasks.api.schemas import (
@@ -37,9 +35,6 @@ from tasks.api.schemas import (
     ReleaseIn,
     ResolveIn,
     ResolveManyIn,
-    StepDoneOut,
-    StepIn,
-    StepsOut,
 )
 from tasks.api.server import give_connections_back, most_waiting
 from tasks.conf import load_settings
@@ -50,9 +45,6 @@ from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, were_
 from tasks.queue.waiting import auntil_some, until_some
 
 router = Endpoints(tags=["claims"])
-
-# The most steps in an answer.
-MAX_STEPS = 1000
 
 # The states of a task after these outcomes of a claim, whatever its attempts.
 KNOWN_ENDS = {"succeeded": "completed", "canceled": "canceled"}
@@ -169,13 +161,13 @@ def _ended_many(
 @router.at("POST", "tasks/{int:pk}/claim/verify", CLAIM, HeldOut, "Check that a claim is held", 409)
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
-    return _verified(_held(request, pk, payload))
+    return _verified(held_by(request, pk, payload))
 
 
 @router.at("POST", "tasks/{int:pk}/claim/heartbeat", CLAIM, HeldOut, "Extend a claim", 409)
 def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
     """Extend the lease, counted from now, but never past the timeout of the task."""
-    held = _held(request, pk, payload)
+    held = held_by(request, pk, payload)
     if (reached := payload.progress) is not None:
         held.progress(reached.done, reached.total, reached.text)
     held.heartbeat(payload.lease, unexpected=payload.unexpected)
@@ -185,34 +177,11 @@ def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, o
 @router.at("PUT", "tasks/{int:pk}/claim/progress", CLAIM, HeldOut, "Say how far the work is", 409)
 def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str, object]:
     """Store how far the work is, for those who look, without a longer lease. A heartbeat can carry it as well."""
-    held = _held(request, pk, payload)
+    held = held_by(request, pk, payload)
     found = _verified(held)
     held.progress(payload.done, payload.total, payload.text)
     held.show_progress()
     return found
-
-
-@router.at("GET", "tasks/{int:pk}/claim/steps", CLAIM, StepsOut, "List the steps done", name="list_steps")
-def steps(request: ApiRequest, pk: int) -> dict[str, object]:
-    """Return the durable steps that claims of the task have recorded. A further claim does not repeat them."""
-    task = task_of(request.auth, pk)
-    return {"steps": [_step_out(step) for step in steps_of(Task.objects.using(task._state.db), pk)[:MAX_STEPS]]}
-
-
-@router.at("PUT", "tasks/{int:pk}/claim/steps/{path:name}", CLAIM, StepDoneOut, "Record a step", 409, 413)
-def record_step(request: ApiRequest, pk: int, name: str, payload: StepIn) -> dict[str, object]:
-    """Record the result of a step while the claim is held; 409 `step_refused` if it has another result already.
-
-    A client that lost the answer may repeat the request and gets the same answer.
-    """
-    check(name)
-    held = _held(request, pk, payload)
-    held.record_step(name, payload.result)
-    return _step_out(steps_of(Task.objects.using(held.task._state.db), pk).get(name=name))
-
-
-def _step_out(step: Step) -> dict[str, object]:
-    return {"name": step.name, "result": step.value, "at": step.at, "attempt": step.attempt}
 
 
 @router.at("POST", "tasks/{int:pk}/claim/resolve", CLAIM, EndedOut, "End a claim: success", 409, 413)
@@ -251,7 +220,8 @@ def _tokens(claims: Sequence[KeptIn]) -> dict[int, UUID]:
     return tokens
 
 
-def _held(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
+def held_by(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
+    """Return the claim that the request names; raise ``LeaseLost`` if a named worker does not hold it any more."""
     # The first statement of the request has read the task with the name of its holder.
     task = task_of(request.auth, pk)
     return of_row(task, payload.token, task.holder)
@@ -277,7 +247,7 @@ def _end(
 ) -> HttpResponse:
     """End a claim. A program that lost the answer and repeats the request gets the same answer."""
     try:
-        held = _held(request, pk, payload)
+        held = held_by(request, pk, payload)
         end(held)
     except LeaseLost:
         task = task_of(request.auth, pk)

@@ -1,5 +1,6 @@
 """Endpoints for managed objects: where they are, why, and the events that a token may send to them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet, ValidationError
@@ -8,7 +9,7 @@ from django.db.models import QuerySet
 from ninja import Query
 
 from stator import Sender
-from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, state_field, state_of, steps_of
+from stator.models import History, Report, StatorModel, key_of, records_of, state_field, state_of
 from tasks.api.access import OBJECTS, ApiRequest, note_progress, page_of
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
@@ -29,6 +30,17 @@ router = Endpoints(tags=["objects"])
 
 # Entries of the history in an answer.
 MAX_HISTORY = 50
+
+# Returns a part of the answer for an object.
+Details = Callable[[StatorModel], object]
+
+# The parts that extensions add, by name.
+_details: dict[str, Details] = {}
+
+
+def add_details(name: str, details: Details) -> None:
+    """Add a part to the answer for an object; the endpoints of an extension call this."""
+    _details[name] = details
 
 
 @router.at("GET", "objects/{label}", OBJECTS, ObjectsOut, "List objects")
@@ -57,6 +69,9 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     kept = records_of(History, *key).order_by("-at", "-pk")[:MAX_HISTORY]
     return {
         **object_out(row),
+        # What extensions add.
+        "steps": [],
+        **{name: details(row) for name, details in _details.items()},
         "reasons": [reason.as_dict() for reason in row.explain()],
         "error": failed and {name: getattr(failed, name) for name in ObjectErrorOut.model_fields},
         "events": [
@@ -64,7 +79,6 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
             for event in events
         ],
         "available": [event.name for event in events if event.name in available],
-        "steps": list(steps_of(_rows(owner_of(type(row))), row.pk).values("name", "at", "attempt")[:MAX_HISTORY]),
         "history": [{name: getattr(one, name) for name in HappenedOut.model_fields} for one in kept],
     }
 

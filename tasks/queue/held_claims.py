@@ -2,23 +2,23 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db.models import CharField, Expression, F, Field, FloatField, OuterRef, Q, Sum
 
 from stator import claims
-from stator.asynchronous import awaited, in_thread
+from stator.asynchronous import in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from stator.models import remembered
 from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
+from tasks.extensions.steps.claims import DoesSteps
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
 from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
@@ -26,8 +26,6 @@ from tasks.queue.kept_runs import FORGOTTEN, HELD_AS_BEFORE, HELD_FOR, Ending
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow
-
-Result = TypeVar("Result")
 
 # The results of claims by task; None if their ends have none.
 Results = Mapping[int, Json] | None
@@ -43,7 +41,10 @@ SUCCEEDED = Ending("succeeded")
 HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField()}
 
 
-class TaskClaim(LoopClaim):
+class TaskClaim(
+    DoesSteps,  # tasks.extensions.steps
+    LoopClaim,
+):
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
 
     Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
@@ -83,35 +84,6 @@ class TaskClaim(LoopClaim):
     def show_progress(self) -> None:
         """Write how far the work is now, without a heartbeat."""
         self._claim.show_progress()
-
-    def step(self, name: str, function: Callable[[], Result]) -> Result:
-        """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
-
-        As ``instance.stator.step()``, but until the lease runs out.
-        """
-        try:
-            return self._steps.call(name, function)
-        except LeaseLost as error:
-            raise self._lost() from error
-
-    @awaited
-    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
-        """Do :meth:`step` with a coroutine function."""
-        try:
-            return await self._steps.acall(name, function)
-        except LeaseLost as error:
-            raise await sync_to_async(self._lost)() from error
-
-    def record_step(self, name: str, result: Json) -> Any:
-        """Record the result of a step that was done elsewhere, and return it; the same result may be recorded again."""
-        try:
-            return self._steps.record(name, result)
-        except LeaseLost as error:
-            raise self._lost() from error
-
-    @property
-    def _steps(self) -> Any:
-        return self._claim.own_steps(in_time=True)
 
     def note_error(self) -> None:
         """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""

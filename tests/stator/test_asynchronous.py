@@ -8,7 +8,7 @@ import pytest
 from stator.asynchronous import in_thread
 from stator.testing import attempt
 from tasks.queue.held_claims import TaskClaim
-from tests.stator.db.test_steps import clean, scripted  # noqa: F401 - a fixture
+from tests.stator.extensions.steps.test_attempt import clean, scripted  # noqa: F401 - a fixture
 from tests.testapp.stepped import Purchase, anoted, calls
 
 pytestmark = pytest.mark.django_db

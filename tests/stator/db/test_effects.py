@@ -13,13 +13,13 @@ import pytest
 
 from stator.db import effects
 from stator.db.counted_attempts import CountedAttempts
-from stator.db.effect_table import FOLLOWING, OF_ROWS
+from stator.db.effect_table import EFFECTS, FOLLOWING, OF_ROWS
 from stator.db.effects import AFTER
 from stator.db.history import KeptHistory, KeptReports
 from stator.db.program_claims import AllOrNone
 from stator.db.related_moves import RelatedMoves
 from stator.db.saved_fields import SavedFields
-from stator.db.steps import ForgottenSteps
+from stator.extensions.steps.effect import ForgottenSteps
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import Event, History, Report, Stats
 from stator.models import Step as DurableStep
@@ -68,16 +68,17 @@ CASES = {
     "run of a task": Case(KeptRuns, Moved(TaskGraph.completed, values={"result": 7}), Task, "pending"),
     "move of one of several": Case(RelatedMoves, Moved(ItemGraph.packed), Item, "waiting"),
 }
-TABLE = (*OF_ROWS, *hooks_of(Task).effects, *FOLLOWING)
+assert EFFECTS.all is not None
+TABLE = sorted((*OF_ROWS, *EFFECTS.all, *hooks_of(Task).effects, *FOLLOWING), key=lambda effect: effect.follows)
 # Columns that differ from row to row, and from worker to worker.
 OWN = ("id", "shard")
 HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postgresql)]
 
 
 def test_table_has_all_effects_in_their_order():
-    assert TABLE == (
+    assert TABLE == [
         AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports, KeptRuns, ForgottenSteps, RelatedMoves,
-    )  # fmt: skip
+    ]  # fmt: skip
     bound = [type(effect) for effect in operations_of(Task).records.effects]
     assert bound == [each for each in TABLE if each in bound]
     assert KeptRuns in bound

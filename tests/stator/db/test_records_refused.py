@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stator.db.steps import STEPS
+from stator.extensions.steps.attempt import STEPS
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import History, Report, Stats
 from stator.models import Step as DurableStep

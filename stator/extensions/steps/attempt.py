@@ -7,12 +7,12 @@ before the step returns. If the claim has ended, it finds no row and records not
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -22,17 +22,16 @@ from django.db.models import BigIntegerField, CharField, Exists, Model, QuerySet
 from django.db.models.constants import OnConflict
 
 from stator.capabilities import capabilities_of
-from stator.db.effects import AFTER, Act, Done, Effect, Store
 from stator.db.repeat import retried
 from stator.db.retry import is_outage
 from stator.db.values import Row
 from stator.exceptions import LeaseLost, StepRefused
+from stator.extensions.steps.models import STEP_LENGTH, Step, steps_of_visit
 from stator.graph.kept import Kept
-from stator.querysets import HeldClaim, running_step
+from stator.querysets import HeldClaim, running_part
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
 from stator.rows.progress import REACHED, Reached
-from stator.rows.reports import STEP_LENGTH, Step, steps_of_visit
 from stator.statements import Parameter, Statement, StatementCache, selecting
 
 Result = TypeVar("Result")
@@ -124,7 +123,7 @@ class Steps:
             if any(visit is None for *_, visit in found):
                 retried(operations, _note_visit)(self._claim)
             self._done = {name: result for name, result, _ in found}
-            operations.steps_used = True
+            USED.add(operations.label)
         return self._done
 
     def record(self, name: str, value: object) -> Any:
@@ -172,7 +171,7 @@ class Steps:
     def _using(self, name: str) -> Iterator[None]:
         """Let a name be used once, unless its call fails: then nothing is recorded, and the handler may repeat it."""
         self._check_name(name)
-        if (within := running_step.get()) is not None and within[0] is self._claim:
+        if (within := running_part.get()) is not None and within[0] is self._claim:
             raise StepRefused(
                 f"{self._step(name)} is called within step {within[1]!r}; a step contains no other one: call it after"
             )
@@ -220,11 +219,11 @@ class Steps:
         if said is None or said is self._said:
             self._said = Reached(len(self._done or ()), None, f"step {name} runs")
             REACHED.note(claim, self._said)
-        token = running_step.set((claim, name))
+        token = running_part.set((claim, name))
         try:
             yield
         finally:
-            running_step.reset(token)
+            running_part.reset(token)
 
     def _step(self, name: str) -> str:
         return f"{self._claim.operations.label} {self._claim.pk}: step {name!r}"
@@ -248,15 +247,22 @@ class Steps:
 
 # The steps of an attempt that has called one.
 STEPS = Kept[Steps | None]("steps", None)
+# The models whose attempts have used steps in this process, by label: the moves of the others pay nothing for them.
+USED = set[str]()
 
 
-def own_steps(claim: HeldClaim, *, in_time: bool) -> Steps:
-    """Return the steps of an attempt; ``in_time``: they are recorded only until the lease runs out."""
-    steps = STEPS.of(claim)
-    if steps is None:
-        steps = Steps(claim, in_time=in_time)
-        STEPS.note(claim, steps)
-    return steps
+class RecordsSteps:
+    """What a claim has for its steps."""
+
+    __slots__ = ()
+
+    def own_steps(self: Any, *, in_time: bool = False) -> Steps:
+        """Return the steps of the attempt; ``in_time``: they are recorded only until the lease runs out."""
+        steps = STEPS.of(self)
+        if steps is None:
+            steps = Steps(self, in_time=in_time)
+            STEPS.note(self, steps)
+        return steps
 
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
@@ -399,24 +405,3 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
             )  # fmt: skip
             return True
     return False
-
-
-class ForgottenSteps(Effect):
-    """The end of the visits with steps, which nobody needs any more; models with history keep them."""
-
-    @classmethod
-    def bind(cls, store: Store) -> Self | None:
-        """Return it for models without history."""
-        return None if store.operations.options.history else cls(store)
-
-    def wants(self, act: Act) -> Hashable:
-        """Return that the steps are deleted by a statement of its own, if there are any."""
-        if not (act.moved and self._operations.steps_used) or act.may_go_on:
-            return None
-        return AFTER if any(STEPS.of(claim) is not None for claim in act.claims) else None
-
-    def write(self, done: Done) -> None:
-        """Delete the steps. The moved rows are held, so no step of their next visit is there yet."""
-        operations = self._operations
-        pks = [str(claim.pk) for claim in done.act.claims if STEPS.of(claim) is not None]
-        Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

@@ -8,9 +8,9 @@ import pytest
 from django.db import OperationalError, transaction
 
 from stator.db import own_tables
-from stator.db import steps as db_steps
 from stator.db.interface import new_token
 from stator.exceptions import LeaseLost, StepRefused
+from stator.extensions.steps import attempt as durable
 from stator.models import Step
 from stator.rows.actions import UNDONE_WITHIN
 from stator.testing import advance, attempt, drain, steps
@@ -310,7 +310,7 @@ def test_record_waits_for_a_transaction_that_ends_the_claim_and_is_refused(trans
 
 
 def test_databases_whose_inserts_return_nothing_record_in_two_statements(monkeypatch):
-    monkeypatch.setattr("stator.db.steps.is_one_statement", lambda connection: False)
+    monkeypatch.setattr("stator.extensions.steps.attempt.is_one_statement", lambda connection: False)
     order = scripted(None)
     [claim] = claim_all(operations_of(Purchase))
     assert claim.step("charge", lambda: 7) == claim.own_steps().record("charge", 7) == 7
@@ -337,7 +337,7 @@ def test_steps_that_are_done_and_the_one_that_runs_are_explained():
 
 
 def test_step_is_recorded_when_the_database_returns_and_not_called_again(transactional_db, monkeypatch):
-    tries, record = [], db_steps._record
+    tries, record = [], durable._record
 
     def cut_off(*args, **options):
         tries.append(args)
@@ -345,7 +345,7 @@ def test_step_is_recorded_when_the_database_returns_and_not_called_again(transac
             raise OperationalError("the connection is closed")
         return record(*args, **options)
 
-    monkeypatch.setattr(db_steps, "_record", cut_off)
+    monkeypatch.setattr(durable, "_record", cut_off)
     order = scripted(lambda order: order.stator.step("charge", noted(order, "charge")) and "paid")
     attempt(order)
     assert (order.state, names(), len(tries)) == ("paid", ["charge"], 3)
@@ -359,7 +359,7 @@ def test_outage_that_outlasts_the_claim_is_an_error_of_the_attempt(transactional
         order.stator.deadline = time.monotonic() + 0.25
         order.stator.step("charge", noted(order, "charge"))
 
-    monkeypatch.setattr(db_steps, "_record", cut_off)
+    monkeypatch.setattr(durable, "_record", cut_off)
     order = scripted(late)
     assert attempt(order).failure.message == "the connection is closed"
     assert not Step.objects.exists()

@@ -1,0 +1,1 @@
+"""Durable steps of tasks that named workers hold."""
