@@ -1,6 +1,7 @@
 """The end of lives: what is in force beside rows goes when Django deletes them, in the same transaction.
 
-History and actions stay. What raw SQL leaves is of no later life, see :mod:`stator.rows.life`, and is pruned in time.
+What that is, the table of record tables says, to which each extension adds its own. History and actions stay. What raw
+SQL leaves is of no later life, see :mod:`stator.rows.life`, and is pruned in time.
 """
 
 from collections import defaultdict
@@ -15,22 +16,14 @@ from django.db.models.deletion import Collector
 from stator.rows.clock import seconds_ahead
 from stator.rows.keys import key_text, keys_in
 from stator.rows.life import LIFE
-from stator.rows.pauses import Pause, in_force, named_in_pauses, resume_objects
-from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.reports import Report
+from stator.rows.record_tables import RECORD_TABLES, Keys, RecordTable
 from stator.scopes import are_apart
 from stator.statements import Parameter, Statement, StatementCache, existing, joined
-
-# What says nothing of the life that it is of.
-UNMARKED: tuple[type[Model], ...] = (Report, Pause)
 
 # Up to so many rows, their records are looked for by their keys; else those of all rows of the model are.
 FEW = 100
 # Keys per statement.
 PART = 1000
-
-# The keys of rows that are deleted as texts, or a queryset of these.
-Keys = list[str] | QuerySet[Any]
 
 _statements: StatementCache[Statement] = StatementCache()
 
@@ -48,9 +41,7 @@ def end_lives_with_deletes() -> None:
     @wraps(plain)
     def delete(self: Collector) -> Any:
         using = self.using
-        ended = [
-            (owner, keys, found) for owner, keys in _deleted(self) if (found := _kinds_with_records(owner, using, keys))
-        ]
+        ended = [(owner, keys, found) for owner, keys in _deleted(self) if (found := _with_records(owner, using, keys))]
         if not ended:
             return plain(self)
         with transaction.atomic(using=using, savepoint=False):
@@ -97,50 +88,40 @@ def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
     return texts.values("stator_key")
 
 
-def _kinds_with_records(
-    owner: type[Model], using: str, keys: Keys, kinds: Sequence[type[Model]] = ()
-) -> list[type[Model]]:
-    """Return the kinds of records that rows may have, of these or of all, by one statement."""
-    kinds = kinds or (*(table.model for table in RECORD_TABLES if table.of_life), Pause)
+def _with_records(owner: type[Model], using: str, keys: Keys, *, unmarked: bool = False) -> list[RecordTable]:
+    """Return the tables that may have records of rows, by one statement; ``unmarked``: of those that name no life."""
+    tables = [table for table in RECORD_TABLES if table.of_life and not (unmarked and table.marked)]
     few = keys if isinstance(keys, list) and len(keys) <= FEW else []
     connection = connections[using]
-    shape = using, len(few), *kinds, seconds_ahead(connection)
-    statement = _statements.get(shape, lambda: _looking(using, kinds, len(few)))
+    shape = using, len(few), *(table.model for table in tables), seconds_ahead(connection)
+    statement = _statements.get(shape, lambda: _looking(using, tables, len(few)))
     values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
-        return [kind for kind, found in zip(kinds, cursor.fetchone(), strict=True) if found]
+        return [table for table, found in zip(tables, cursor.fetchone(), strict=True) if found]
 
 
-def _looking(using: str, kinds: Sequence[type[Model]], count: int) -> Statement:
+def _looking(using: str, tables: Sequence[RecordTable], count: int) -> Statement:
     label = Parameter("label", CharField())
     named = Q(object_pk__in=[Parameter(f"key {number}", CharField()) for number in range(count)]) if count else Q()
     found: list[QuerySet[Any]] = [
-        QuerySet(kind, using=using).filter(in_force() if kind is Pause else named, model_label=label) for kind in kinds
+        QuerySet(table.model, using=using).filter(table.present() if table.present else named, model_label=label)
+        for table in tables
     ]
     return Statement.of("SELECT ", joined(list(map(existing, found)), ", "))
 
 
-def _forget(owner: type[Model], using: str, keys: Keys, kinds: Iterable[type[Model]]) -> None:
-    for kind in kinds:
-        if kind is Pause:
-            _end_pauses(owner, using, keys)
+def _forget(owner: type[Model], using: str, keys: Keys, tables: Iterable[RecordTable]) -> None:
+    for table in tables:
+        if table.end is not None:
+            table.end(owner, using, keys)
             continue
-        records: Any = QuerySet(kind, using=using).filter(model_label=owner._meta.label_lower)
+        records: Any = QuerySet(table.model, using=using).filter(model_label=owner._meta.label_lower)
         parts: list[Keys] = [keys]
         if isinstance(keys, list):
             parts = [keys[start : start + PART] for start in range(0, len(keys), PART)]
         for part in parts:
             records.filter(object_pk__in=part)._raw_delete(using)
-
-
-def _end_pauses(owner: type[Model], using: str, keys: Keys) -> None:
-    """Release rows from pauses that name them."""
-    named = {str(pk): pk for pk in named_in_pauses(owner, using)}
-    if isinstance(keys, QuerySet):
-        keys = list(keys.filter(stator_key__in=list(named)).values_list("stator_key", flat=True)) if named else []
-    if gone := [pk for text, pk in named.items() if text in set(keys)]:
-        resume_objects(owner, using, gone, actor="")
 
 
 def forget_left(owner: type[Model], using: str, inserted: Sequence[models.Model]) -> None:
@@ -151,4 +132,4 @@ def forget_left(owner: type[Model], using: str, inserted: Sequence[models.Model]
     if any(field.has_default() for field in owner._meta.pk_fields):
         return
     if keys := [str(instance.pk) for instance in inserted if instance.__dict__.get(LIFE) is not None]:
-        _forget(owner, using, keys, _kinds_with_records(owner, using, keys, UNMARKED))
+        _forget(owner, using, keys, _with_records(owner, using, keys, unmarked=True))

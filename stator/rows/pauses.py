@@ -276,6 +276,15 @@ def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     return any(_kept(pk) in map(_kept, pause.where[NAMED]) for pause in _naming_objects(label, using))
 
 
+def release_deleted(owner: type[Model], using: str, keys: list[str] | QuerySet[Any]) -> None:
+    """Release deleted rows from pauses that name them; ``keys``: as texts, or a queryset that has these."""
+    named = {str(pk): pk for pk in named_in_pauses(owner, using)}
+    if isinstance(keys, QuerySet):
+        keys = list(keys.filter(stator_key__in=list(named)).values_list("stator_key", flat=True)) if named else []
+    if gone := [pk for text, pk in named.items() if text in set(keys)]:
+        resume_objects(owner, using, gone, actor="")
+
+
 def named_in_pauses(model: type[Model], using: str) -> list[object]:
     """Return the keys of the objects that pauses name, as the pauses keep them."""
     label = owner_of(model)._meta.label_lower

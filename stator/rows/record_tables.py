@@ -4,16 +4,21 @@ Grants, retention, renames of models and the ends of lives read it. A new table 
 extensions add their own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
-from stator.rows.pauses import Pause
+from stator.rows.pauses import Pause, in_force, release_deleted
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
+
+# The keys of rows that are deleted as texts, or a queryset of these.
+Keys = list[str] | QuerySet[Any]
 
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
@@ -25,9 +30,13 @@ class RecordTable:
     ``privileges``: what workers need; nothing for a table that only people's commands use. ``aged``: the column by
     which rows are old, and ``kept``: which retention ends them ("errors", "history", "stats" or "workers"). Tables
     without both have a prune of their own, or none. ``labelled``: rows belong to a model, by its label, and are renamed
-    with it. ``of_life``: rows are in force for one object, and end with its life. ``entered``: the column that has when
-    an object entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is no
-    longer in force, after the time of ``kept``.
+    with it.
+
+    ``of_life``: rows are in force for one object, named by ``object_pk``, and end with its life. ``marked``: they say
+    by ``life`` which one that is. Of tables that have the objects in another way: ``present``, the rows that may be in
+    force, and ``end``, which ends what is in force for deleted objects. ``entered``: the column that has when an object
+    entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is no longer in
+    force, after the time of ``kept``.
     """
 
     model: type[Model]
@@ -36,6 +45,9 @@ class RecordTable:
     kept: str = ""
     labelled: bool = True
     of_life: bool = False
+    marked: bool = True
+    present: Callable[[], Q] | None = None
+    end: Callable[[type[Model], str, Keys], None] | None = None
     entered: str = ""
     sweep: str = ""
 
@@ -44,15 +56,18 @@ RECORD_TABLES = [
     RecordTable(model=Stats, aged="hour", kept="stats"),
     RecordTable(model=Depth, aged="minute", kept="stats"),
     RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
-    RecordTable(model=Report, aged="at", kept="errors", of_life=True),
+    RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False),
     RecordTable(model=Progress, aged="at", kept="workers", of_life=True),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
-    RecordTable(model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers"),
+    RecordTable(
+        model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers", of_life=True, marked=False,
+        present=in_force, end=release_deleted,
+    ),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
     RecordTable(model=Before, privileges=(), labelled=False),
-]
+]  # fmt: skip
 
 
 def add_record_table(table: RecordTable) -> None:
