@@ -40,7 +40,7 @@ from stator.rows.fields import (
     VersionField,
     fields_sent,
 )
-from stator.rows.followers import followers_of
+from stator.rows.followers import followers_of, of_writes
 from stator.rows.hooks import ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
@@ -57,7 +57,6 @@ from stator.rows.state_column import StateField, state_field, state_name, state_
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
-from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.scopes import are_apart, in_parts
 from stator.signals import announce
@@ -325,13 +324,12 @@ class StatorModel(models.Model):
             state_by_hand(type(self), getattr(self, self._state_field.attname))
         wishes = self._watched_changes(names) if claim is None else []
         changed = [] if moving else wishes
-        reopens = claim is None and may_reopen(self._state_owner, names)
+        followers = of_writes(self._state_owner, names) if claim is None else []
         # A save is nearly always one statement, which needs no transaction and so no further round trips.
-        several = moving or changed or reopens
+        several = moving or changed or followers
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
-                mine: QuerySet[models.Model] = QuerySet(self._state_owner, using=using).filter(pk=self.pk)
-                look_again(mine, changed)
+                look_again(self._mine(using), changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
@@ -340,11 +338,14 @@ class StatorModel(models.Model):
                 and written
                 and self._move_on_save(rows.using(using).filter(pk=pk_val), new_wish() if wishes else None)
             )
-            if reopens and written and not moved:
-                reopen_saved(self, using)
+            for follower in followers if written and not moved else ():
+                follower.written(self._mine(using))
         if written and claim is None:
             self._note_written(names)
         return written
+
+    def _mine(self, using: str) -> QuerySet[models.Model]:
+        return QuerySet(self._state_owner, using=using).filter(pk=self.pk)
 
     def _is_loaded(self, using: str, updated: Any) -> Any:
         if updated and self.state_ready:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stator.conf import Settings
-from stator.graph import State
-from stator.graph.outcomes import Outcome
-
 if TYPE_CHECKING:
-    # The models of extensions are loaded with the framework's own, which these use.
+    # Graphs load the modules of extensions, and the models of extensions are loaded with the framework's own.
+    from stator.conf import Settings
     from stator.db.interface import Claim, Ended, Moves, Operations
+    from stator.graph import State
+    from stator.graph.outcomes import Outcome
 
 
 class Around(Protocol):
@@ -32,7 +31,7 @@ class Around(Protocol):
         attempted again.
         """
 
-    def given_up(self, claim: "Claim", outcome: Outcome) -> None:
+    def given_up(self, claim: "Claim", outcome: "Outcome") -> None:
         """Do what is to be done when nobody waits for a call any more; :meth:`end` may come later, or never."""
 
 
@@ -40,7 +39,7 @@ class AroundMoves(Protocol):
     """What an extension does after statements that move rows without a handler."""
 
     def moved(
-        self, operations: "Operations", source: str, to: State, moves: "Moves", *, reason: str, started: int
+        self, operations: "Operations", source: str, to: "State", moves: "Moves", *, reason: str, started: int
     ) -> None:
         """Do it after a statement that moved rows; ``started``: when it was sent, in nanoseconds of Unix time."""
 
@@ -71,9 +70,9 @@ class Extension:
     duties: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
-    around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
-    moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
-    end: Callable[[Settings], object] = lambda settings: None
+    around: "Callable[[Settings, str, State], Around | None]" = lambda settings, label, state: None
+    moves: "Callable[[Settings], AroundMoves | None]" = lambda settings: None
+    end: "Callable[[Settings], object]" = lambda settings: None
     admin: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()

@@ -21,26 +21,39 @@ from django.db.models import F, Model, QuerySet
 
 from stator import signals
 from stator.exceptions import StatorError
+from stator.extensions.related.testing import finish_children
 from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
 from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.models import StatorModel, move_rows
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.dates import columns_of_dates
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import Report, records_of
-from stator.rows.state_column import state_field, state_name, state_of
-from stator.rows.watches import watches_of
+from stator.rows.state_column import state_name
 from stator.runner import StatorRunner, attempt_row
 from stator.scopes import in_parts
 from stator.worker.unsaved import UnsavedFinder
 
 __all__ = [
-    "Moved", "NotDrained", "NotSaved", "Outcome", "Released", "Sent", "Waiting",
-    "advance", "asend", "assert_moves", "attempt", "check_graph", "drain", "finish_children", "send",
+    "Moved",
+    "NotDrained",
+    "NotSaved",
+    "Outcome",
+    "Released",
+    "Sent",
+    "Waiting",
+    "advance",
+    "asend",
+    "assert_moves",
+    "attempt",
+    "check_graph",
+    "drain",
+    "finish_children",  # stator.extensions.related
+    "send",
     "steps",  # stator.extensions.steps
 ]  # fmt: skip
 
@@ -146,30 +159,6 @@ def advance(seconds: float, *models: type[Model]) -> None:
             if name := table.entered:
                 records: QuerySet[Model] = QuerySet(table.model, using=rows.db)
                 records.filter(model_label=model._meta.label_lower).update(**{name: F(name) - past})
-
-
-def finish_children(row: StatorModel, relation: str = "", state: State | str = "") -> int:
-    """Move the related objects that ``row`` waits for by ``when_all``, and refresh it; return how many.
-
-    They go to ``state``, by default the first state that the edge names, whatever their graph allows. ``relation``:
-    only those of one relation. Raises ``ValueError`` if the row waits for none.
-
-    >>> finish_children(order)  # doctest: +SKIP
-    3
-    """
-    using, owner = home_of(row), owner_of(type(row))
-    row.refresh_from_db(using)
-    here = [watch for watch in watches_of(owner) if watch.state == state_of(row) and watch.condition.every]
-    watches = [watch for watch in here if relation in ("", watch.name)]
-    if not watches:
-        waits = f"it waits for {', '.join(watch.name for watch in here)}" if here else "it has no when_all()"
-        raise ValueError(f"{owner._meta.label} {row.pk} is in {state_name(row)}, where {waits}")
-    moved = 0
-    for watch in watches:
-        left = watch.related_to_one(using, row.pk).exclude(**state_field(watch.other).among(watch.condition.in_))
-        moved += move_rows(left, state or watch.condition.in_[0], reason="finish_children()")
-    row.refresh_from_db(using)
-    return moved
 
 
 def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[StatorModel]] = ()) -> None:

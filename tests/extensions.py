@@ -55,10 +55,9 @@ EXTENSIONS = {
         r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
     ),
     "related": Extension(
-        "stator/rows/watches.py stator/rows/waits.py stator/overview/waiters.py stator/db/related_moves.py",
+        "",
         r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
-        r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$"
-        r"|rows\.(watches|waits)",
+        r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
     ),
     "steps": Extension(
         "",

@@ -34,7 +34,13 @@ TASK_FLOORS = {
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
-FACADES = ("stator.models", "stator.querysets", "stator.db.interface", "tasks.queue.held_claims")
+FACADES = (
+    "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
+    "stator.db.interface", "tasks.queue.held_claims",
+    # They tell what objects wait for.
+    "stator.explain.causes", "stator.explain.facts", "stator.explain.kinds", "stator.explain.many",
+    "stator.explain.sentences",
+)  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
 LOADERS = ("import_module", "import_string", "importlib.import_module")

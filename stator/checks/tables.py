@@ -5,21 +5,19 @@ from difflib import get_close_matches
 from typing import Any
 
 from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import CharField, Model, Q, TextField
+from django.db.models import CharField, Model, TextField
 
 from stator.checks.messages import message
 from stator.db.tables import wrong_expressions
+from stator.extensions.related.checks import check_waits, check_watches
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.indexes import own_indexes
 from stator.rows.keys import KEY_LENGTH, has_usable_key
 from stator.rows.meta import options_of, owner_of
 from stator.rows.spread import SpreadField, spread_field, wrong_spread
-from stator.rows.state_column import StateField, state_field
-from stator.rows.waits import waits_of
-from stator.rows.watches import watches_of
+from stator.rows.state_column import StateField
 
 
 def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -131,33 +129,6 @@ def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
         yield message("W103", text, hint, model)
 
 
-def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
-    """E104: objects can wait only for managed models and for existing states."""
-    try:
-        waits_of(model)
-    except ImproperlyConfigured as error:
-        yield message("E104", f"{error}.", "See waits_for in the reference.", model)
-
-
-def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
-    """E109, W105: edges by related objects lead to managed models, and few of many related objects are found fast."""
-    try:
-        watches = watches_of(model)
-    except ImproperlyConfigured as error:
-        yield message("E109", f"{error}.", "See when_all() in the reference.", model)
-        return
-    for other, key in dict.fromkeys((watch.other, watch.key) for watch in watches if watch.key):
-        conditions = None, Q(**{f"{key}__isnull": False})
-        column = state_field(other).name
-        indexes = [list(index.fields[:2]) for index in other._meta.indexes if index.condition in conditions]
-        if [key, column] not in indexes:
-            text = (
-                f"{model.__name__} waits for objects of {other.__name__}, which has no index over {key} and {column}."
-            )
-            hint = f'Add models.Index(fields=["{key}", "{column}"], name=...) to its Meta.indexes, to find few of many.'
-            yield message("W105", text, hint, model)
-
-
 def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E110: the names in conditions and in ``then`` are those of fields; workers leave the model out if not."""
     if _state_field(model) is not None:
@@ -187,7 +158,14 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
 
 CHECKS = (check_state_field, check_state_fields, check_columns, check_parents, check_primary_key, check_key_length)
 # The checks of a model whose own table has the state.
-CHECKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, check_expressions, check_saved_fields)
+CHECKS_OF_OWNERS = (
+    check_spread,
+    check_indexes,
+    check_waits,  # stator.extensions.related
+    check_watches,  # stator.extensions.related
+    check_expressions,
+    check_saved_fields,
+)
 
 
 def _state_field(model: type[Model]) -> StateField | None:

@@ -16,8 +16,8 @@ from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.chores import met_of
 from stator.db.interface import Operations, new_worker_id
+from stator.extensions.related.waits import waiting
 from stator.graph import State
 from stator.graph.failures import bounded as cut
 from stator.logs import progress
@@ -26,13 +26,12 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.dates import deadline_of
+from stator.rows.edges import condition_of, reason_of
 from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
 from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import options_of
 from stator.rows.state_column import state_field
-from stator.rows.waits import waiting
-from stator.rows.watches import condition_of
 from stator.texts import COUNTED, told
 
 HELP = (
@@ -122,7 +121,8 @@ def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
 def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[dict[State, list[object]], bool]:
     """Return keys of objects by state, as evenly over the states as possible, and whether there are more."""
     states = [state for state in rows.model.state_graph.states.values() if state.automatic]
-    free = rows.exclude(waiting(rows))
+    free = rows
+    free = free.exclude(waiting(free))  # stator.extensions.related
     due = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES) if all_waiting else free.due()
     in_turn = due.order_by(place_in_line(), "pk").values_list("pk", flat=True)
     found = [
@@ -199,7 +199,7 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
     for state in graph.states.values():
         here = free.in_state(state)
         found += [
-            (state.name, met_of(condition), to.name, here.filter(condition_of(here, state, condition)))
+            (state.name, reason_of(condition), to.name, here.filter(condition_of(here, state, condition)))
             for condition, to in state.conditions
         ]
         resting = here.filter(state_ready=False)

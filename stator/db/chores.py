@@ -18,13 +18,11 @@ from stator.db.refusals import unless_refused
 from stator.db.repeat import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
-from stator.graph.states import AwaitedRelation
 from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Now
+from stator.rows.edges import condition_of, reason_of
 from stator.rows.indexes import place_in_line
-from stator.rows.waits import waiting
-from stator.rows.watches import condition_of
 
 # Rows that one transaction deletes if receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
@@ -32,7 +30,7 @@ HEARD_AT_ONCE = 10
 
 def mark_ready(operations: Operations, limit: int) -> int:
     """Mark rows ready whose time has come; return how many. Index ``st_rest``."""
-    return _change(operations, MARK_READY, operations.due(), limit, {"state_ready": True})
+    return change(operations, MARK_READY, operations.due(), limit, {"state_ready": True})
 
 
 def settle(operations: Operations, limit: int) -> int:
@@ -41,7 +39,7 @@ def settle(operations: Operations, limit: int) -> int:
     Such rows have the mark if the mixin was added to a table with rows, or if a state became external or terminal.
     Index ``st_ready``; rows that are not due are at its end.
     """
-    return _change(operations, "settle", unsettled(operations), limit, {"state_ready": False})
+    return change(operations, "settle", unsettled(operations), limit, {"state_ready": False})
 
 
 def unsettled(operations: Operations) -> list[QuerySet[Model]]:
@@ -54,18 +52,10 @@ def unsettled(operations: Operations) -> list[QuerySet[Model]]:
     return [ready.filter(**field.among(settled)), early, *unmanaged]
 
 
-def reopen(operations: Operations, limit: int) -> int:
-    """Make parked rows ready that no longer wait for anything; return how many. Index ``st_rest``.
-
-    Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
-    locked when it should have been woken, or a model waits for less than before.
-    """
-    return _change(operations, "reopen", [reopenable(operations)], limit, columns.reopening())
-
-
-def _change(
+def change(
     operations: Operations, deed: str, parts: list[QuerySet[Model]], limit: int, changes: columns.Changes
 ) -> int:
+    """Change up to ``limit`` rows of these querysets without a move; return how many."""
     return sum(unless_refused(operations, deed, parts, limit, partial(_change_some, operations, changes)))
 
 
@@ -118,7 +108,7 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
             for rows in _matching(operations, state, condition):
-                parts += _move(operations, move, rows, limit, (state.name, to, met_of(condition)))
+                parts += _move(operations, move, rows, limit, (state.name, to, reason_of(condition)))
     return _total(parts)
 
 
@@ -127,11 +117,6 @@ def matching(operations: Operations) -> list[QuerySet[Model]]:
     states = operations.graph.states.values()
     edges = [(state, condition) for state in states for condition, _ in state.conditions]
     return [rows for edge in edges for rows in _matching(operations, *edge)]
-
-
-def met_of(condition: object) -> str:
-    """Return what the history says of a move by a condition."""
-    return str(condition) if isinstance(condition, AwaitedRelation) else "condition met"
 
 
 def _move(
@@ -184,7 +169,7 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
         _ready(operations),
         operations.rows.filter(state_claim__isnull=False),
         *operations.due(),
-        reopenable(operations),
+        *operations.conditions.to_watch(),
         *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
         *matching(operations),
         *(_stayed(_resting(operations, operations.rows, state), state.timeout_value - within)
@@ -220,12 +205,6 @@ def _stayed(rows: QuerySet[Model], seconds: float) -> QuerySet[Model]:
 
 def _ready(operations: Operations) -> QuerySet[Model]:
     return operations.rows.filter(READY, **operations.state_field.among(operations.known))
-
-
-def reopenable(operations: Operations) -> QuerySet[Model]:
-    """Return the parked rows that no longer wait for anything."""
-    parked = operations.waiting().filter(columns.parked())
-    return parked.exclude(waiting(parked)) if operations.waits else parked
 
 
 def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:

@@ -348,7 +348,7 @@ def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClai
     """Return the way to claim rows now; None if the statements for every database have to do it."""
     options, fair_by = operations.options, operations.fair_by
     picked = options.then or operations.conditions.rows()
-    if operations.waits or operations.model._meta.parents or (picked and fair_by):
+    if operations.conditions.withhold or operations.model._meta.parents or (picked and fair_by):
         # Such models have columns in several tables or conditions on other tables.
         return None
     if picked:

@@ -4,15 +4,16 @@ Extensions bring them. A store keeps those that have something to say about its 
 nothing more.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any, ClassVar, Self
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
+from stator.db.values import Pk
 from stator.graph import State
 
 # What rows may be held back from. Further writes that the database refuses have the name of their move.
@@ -72,6 +73,14 @@ class Condition:
     def gates(self, states: list[State]) -> bool:
         """Return whether it limits how many rows are claimed together in these states. It sends no statement."""
         return False
+
+    def withheld(self, pks: Collection[Pk]) -> set[Pk]:
+        """Return which rows that a claim has locked, in its transaction, it must leave; it may have changed these."""
+        return set()
+
+    def to_watch(self) -> list[QuerySet[Model]]:
+        """Return querysets of rows that a worker has to look at even if none is ready or due."""
+        return []
 
     def room(self, states: list[State], limit: int, *, sure: bool) -> int:
         """Return how many of ``limit`` rows may be claimed, in states that it gates.
@@ -152,6 +161,8 @@ class Conditions:
         self._rows = self._saying(Condition.rows)
         self._holds = self._saying(Condition.holds)
         self._gates = self._saying(Condition.gates)
+        self._withholding = self._saying(Condition.withheld)
+        self._watching = self._saying(Condition.to_watch)
         # By deed: the latest filters, and what they are together.
         self._kept: dict[str, tuple[list[Q], Q]] = {}
 
@@ -193,6 +204,19 @@ class Conditions:
             if limit and each.gates(states):
                 limit = each.room(states, limit, sure=sure)
         return limit
+
+    @property
+    def withhold(self) -> bool:
+        """Whether :meth:`withheld` may say something."""
+        return bool(self._withholding)
+
+    def withheld(self, pks: Collection[Pk]) -> set[Pk]:
+        """Return which rows that a claim has locked it must leave; call it in the claim's transaction."""
+        return set[Pk]().union(*(each.withheld(pks) for each in self._withholding)) if pks else set()
+
+    def to_watch(self) -> list[QuerySet[Model]]:
+        """Return querysets of rows that a worker has to look at even if none is ready or due."""
+        return [rows for each in self._watching for rows in each.to_watch()]
 
     def read_initially(self, store: Any) -> None:
         """Read the stored conditions that no poll has read yet."""

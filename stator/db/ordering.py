@@ -1,6 +1,6 @@
 """The order of ready rows: by priority, now and then by age, and in turns by value if ``fair_by`` is set.
 
-If objects of a model wait for other objects, waiting rows are parked at their turn, and the remaining rows are claimed.
+Conditions may withhold rows at their turn, for instance rows that wait for others; the remaining rows are claimed.
 """
 
 from collections import defaultdict
@@ -14,10 +14,8 @@ from stator.db.interface import Operations
 from stator.db.transactions import LOCKED_AT_ONCE
 from stator.db.values import Pk
 from stator.graph import State
-from stator.rows import columns
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of, place_in_line
-from stator.rows.waits import Wait
 
 # Every tenth claim of a worker ignores priority and takes the oldest rows, so low-priority rows cannot starve.
 AGEING = 10
@@ -37,7 +35,7 @@ HEAD_PART = 0.1
 # than this many times as long as a claim from further behind, and more than this many seconds.
 STRAINED, STRAINED_FROM = 3.0, 0.05
 
-# Rounds of one claim of a model whose objects wait, before the next claim goes on.
+# Rounds of one claim of a model with rows that are withheld, before the next claim goes on.
 ROUNDS = 10
 
 
@@ -151,43 +149,17 @@ def _distinct(rows: QuerySet[Model], fair_by: str, most: int) -> Iterator[object
 def pick(operations: Operations, line: Lines, states: list[State], limit: int, crashes: Crashes) -> list[Pk]:
     """Lock up to ``limit`` claimable rows and return their primary keys. Call it in a transaction."""
     rows = operations.open_rows(states)
-    if not operations.waits:
+    conditions = operations.conditions
+    if not conditions.withhold:
         return line.pick(rows, states, limit, crashes)
     picked: list[Pk] = []
     wanted = limit
     for _ in range(ROUNDS):
         found = line.pick(rows.exclude(pk__in=picked), states, wanted, crashes)
-        held = _park(operations, found)
+        held = conditions.withheld(found)
         picked += [pk for pk in found if pk not in held]
         if not held or len(picked) >= limit:
             break
-        # If some wait, many more may: park many at once. Rows found free beyond the limit stay ready.
+        # If some are withheld, many more may be: ask for many at once. Rows found free beyond the limit stay ready.
         wanted = LOCKED_AT_ONCE
     return picked[:limit]
-
-
-def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
-    """Park the rows that wait for another object; return their keys."""
-    rows = operations.rows.filter(pk__in=pks)
-    waiting: set[Pk] = set()
-    parked: set[Pk] = set()
-    for wait in operations.waits if pks else ():
-        by_awaited = _waiting(rows, wait)
-        if not by_awaited:
-            continue
-        waiting.update(*by_awaited.values())
-        # While it is locked, the awaited object has either moved visibly, or its move will find the row parked.
-        held = operations.keep(wait.unsettled(operations.alias).filter(pk__in=list(by_awaited)))
-        parked.update(*(by_awaited[pk] for pk in held))
-    for held_up, changes in ((parked, columns.parking()), (waiting - parked, columns.postponing())):
-        if held_up:
-            operations.rows.filter(pk__in=list(held_up)).update(**changes)
-    return waiting
-
-
-def _waiting(rows: QuerySet[Model], wait: Wait) -> dict[Pk, set[Pk]]:
-    """Return, for each awaited object, the rows that wait for it."""
-    by_awaited: dict[Pk, set[Pk]] = defaultdict(set)
-    for pk, awaited in rows.filter(wait.holds(rows)).values_list("pk", wait.key):
-        by_awaited[awaited].add(pk)
-    return by_awaited

@@ -208,7 +208,7 @@ class PostgresqlRecords(records.Records):
         if plan.further:
             return super()._move(move, rows, limit, changes)
         source, to = move.edge
-        followed = to in operations.awaited or source in operations.exits
+        followed = to in operations.entries or source in operations.exits
         tell = followed or signals.transitioned.has_listeners(operations.model)
         # No field of the model has these names.
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": self._compiler.place}

@@ -24,7 +24,6 @@ from stator.rows.dates import Deadline, deadlines_of
 from stator.rows.followers import followers_of
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.state_column import state_field
-from stator.rows.waits import waits_of
 from stator.scopes import Scope
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
@@ -57,7 +56,6 @@ class Rows:
         self.hooks = hooks_of(model)
         # Whether claims are made by programs, which are no workers.
         self.for_programs = False
-        self.waits = waits_of(model)
         self.deadlines = deadlines_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
         self.part: Any = None
@@ -102,13 +100,13 @@ class Rows:
         return QuerySet(self.model, using=self.alias)
 
     @cached_property
-    def awaited(self) -> frozenset[str]:
+    def entries(self) -> frozenset[str]:
         """The names of the states that are followed when rows enter them."""
         return self.followed.union(*(each.entries for each in followers_of(self.model)))
 
     @cached_property
     def followed(self) -> frozenset[str]:
-        """The states of :attr:`awaited`, without those where the statement that records outcomes does what follows."""
+        """The states of :attr:`entries`, without those where an effect of the extension does what follows."""
         others = [each.entries for each in followers_of(self.model) if not each.recorded]
         return frozenset[str]().union(*others)
 
@@ -119,9 +117,9 @@ class Rows:
 
     @cached_property
     def waking(self) -> frozenset[str]:
-        """The names of the states whose rows are ready when they enter them, or are awaited there."""
+        """The names of the states whose rows are ready when they enter them, or are followed there."""
         states = self.graph.states.values()
-        return self.awaited | {state.name for state in states if columns.ready_at_once(state)}
+        return self.entries | {state.name for state in states if columns.ready_at_once(state)}
 
     def shortest_leases(self) -> list[float]:
         """Return the seconds of the leases that a worker may have to renew."""

@@ -12,11 +12,11 @@ from shlex import quote
 from typing import Any
 
 from stator.conf import load_settings
-from stator.explain.circles import told_circle
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, TOO_LONG, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
+from stator.extensions.related.circles import told_circle
 from stator.graph.durations import longest, seconds_of, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text

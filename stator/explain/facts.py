@@ -12,8 +12,10 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
-from stator.explain.circles import Member, circle_through
 from stator.explain.estimates import Estimate, paces
+from stator.extensions.related.circles import Member, circle_through
+from stator.extensions.related.waits import waits_of
+from stator.extensions.related.watches import Watch, watches_of
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -31,8 +33,6 @@ from stator.rows.reports import Event, History, Report, records_of
 from stator.rows.senders import people_with
 from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
-from stator.rows.waits import waits_of
-from stator.rows.watches import Watch, watches_of
 from stator.rows.workers import Worker, live_workers, worker_of
 from stator.scopes import are_apart
 from stator.texts import COUNTED

@@ -14,12 +14,12 @@ from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
 from stator.explain.survey import Survey
+from stator.extensions.related.waits import waiting
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
 from stator.rows.reports import reports_of
 from stator.rows.state_column import state_field
-from stator.rows.waits import waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 
 from stator.conf import Settings, load_settings
+from stator.extensions.related.watches import watches_of
 from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import parked
@@ -13,7 +14,6 @@ from stator.rows.meta import graph_of
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
-from stator.rows.watches import watches_of
 from stator.scopes import are_apart
 
 NO_ROWS = Q(pk__in=[])

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from stator.explain.circles import links_of, told_circle
 from stator.explain.estimates import pace_text
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
+from stator.extensions.related.circles import links_of, told_circle
 from stator.graph.durations import span
 from stator.graph.states import State
 from stator.rows.clock import moment_text

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from stator.graph import Edge
+from stator.graph.conditions import FollowedCondition
 from stator.graph.dates import date_text
 from stator.graph.durations import span
-from stator.graph.states import AwaitedRelation
 
 KINDS = {
-    "transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition", "on": "event",
-    "when_all": "condition", "when_any": "condition",
+    "transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "on": "event",
 }  # fmt: skip
 STYLES = {"timeout": "dashed", "failure": "dotted", "condition": "bold"}
 
@@ -59,12 +58,12 @@ def joined(edges: Iterable[Drawn]) -> dict[tuple[str, str], tuple[str, str]]:
 
 def described(edge: Edge) -> Drawn:
     """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
-    kind = KINDS[edge.kind]
+    kind = KINDS.get(edge.kind, "condition")
     label = "" if kind == "handler" else kind
     if edge.event:
         senders = "several" if callable(edge.event.count) else edge.event.count
         label = f"{edge.event.name} from {senders}" if edge.event.takes_several else edge.event.name
-    if isinstance(edge.condition, AwaitedRelation):
+    if isinstance(edge.condition, FollowedCondition):
         label = str(edge.condition)
     if edge.seconds:
         label = f"{label} {span(edge.seconds)}"

@@ -160,7 +160,7 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     elif edge.kind == "fails_to":
         _refuse_second(where, edge, state.failure_state)
         state.failure_state = other
-    elif edge.kind in ("when", "when_all", "when_any"):
+    elif edge.kind.startswith("when"):
         # Recognized by its attribute, because this module does not import Django.
         if not getattr(edge.condition, "conditional", False):
             raise GraphError(f"{where}.when({edge.condition!r}): takes a condition, such as Q(paid=True)")

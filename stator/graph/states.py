@@ -1,13 +1,15 @@
 """One state and the edges that leave it. Independent of Django."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, TypeVar, overload
 
 from stator.exceptions import GraphError
+from stator.extensions.related.edges import RelatedEdges
 from stator.graph.backoff import Backoff
+from stator.graph.conditions import FollowedCondition
 from stator.texts import nearest
 
 C = TypeVar("C")
@@ -34,7 +36,9 @@ def _suggesting(cls: type[C]) -> type[C]:
 
 @_suggesting
 @dataclass(kw_only=True, eq=False, repr=False)
-class State:
+class State(
+    RelatedEdges,  # stator.extensions.related
+):
     """One state of a graph: how its objects are attempted, and where they may go from here.
 
     Durations are in seconds.
@@ -167,19 +171,11 @@ class State:
 
         The scheduling loop moves each batch with one statement and leaves claimed objects alone.
         """
-        return PendingEdge(self, "when", condition)
+        return self._pending("when", condition)
 
-    def when_all(self, relation: str, *, in_: Iterable["State | str"], empty: bool = False) -> "PendingEdge":
-        """Move an object once all objects of a relation are in one of these states.
-
-        ``order.when_all("lines", in_=["packed"]).to(ready)``: the move of the last line moves the order, in the same
-        transaction. An object without related objects waits, unless ``empty``.
-        """
-        return PendingEdge(self, "when_all", _awaited("when_all", relation, in_, every=True, empty=empty))
-
-    def when_any(self, relation: str, *, in_: Iterable["State | str"]) -> "PendingEdge":
-        """Move an object once one object of a relation is in one of these states, in the transaction of its move."""
-        return PendingEdge(self, "when_any", _awaited("when_any", relation, in_, every=False))
+    def _pending(self, kind: str, condition: object) -> "PendingEdge":
+        """Return an edge without a handler that lacks its target so far."""
+        return PendingEdge(self, kind, condition)
 
     def on(
         self,
@@ -228,9 +224,9 @@ class State:
     def needs_worker(self) -> bool:
         """Whether workers move objects on: they attempt them, or there is a timeout or a condition.
 
-        The moves of related objects move an object without a worker of its own.
+        The moves of other objects may move an object without a worker of its own.
         """
-        conditions = [each for each, _ in self.conditions if not isinstance(each, AwaitedRelation)]
+        conditions = [each for each, _ in self.conditions if not isinstance(each, FollowedCondition)]
         return self.automatic or self.timeout_state is not None or bool(conditions)
 
     @property
@@ -258,34 +254,6 @@ class State:
 
 # The names of the options.
 NAMES = tuple(signature(State).parameters)
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitedRelation:
-    """The condition that all, or any, objects of a relation are in one of some states.
-
-    ``empty``: whether all of no objects are enough.
-    """
-
-    relation: str
-    in_: tuple[str, ...]
-    every: bool
-    empty: bool
-
-    # Marks conditions, as in Django.
-    conditional: ClassVar[bool] = True
-
-    @property
-    def kind(self) -> str:
-        """The method that declares it."""
-        return "when_all" if self.every else "when_any"
-
-    def __str__(self) -> str:
-        return f"{'all' if self.every else 'any'} of {self.relation} in {' or '.join(self.in_)}"
-
-    def deconstruct(self) -> tuple[object, ...]:
-        """Return what distinguishes two versions of it, as conditions of Django do."""
-        return self.relation, sorted(self.in_), self.every, self.empty
 
 
 class PendingEdge:
@@ -377,15 +345,3 @@ class Edge:
     event: AwaitedEvent | None = None
     # The date of a timeout, in place of the seconds.
     at: Any = None
-
-
-def _awaited(kind: str, relation: object, in_: object, *, every: bool, empty: object = False) -> AwaitedRelation:
-    where = f"{kind}({relation!r})"
-    if not (isinstance(relation, str) and relation.isidentifier()):
-        raise GraphError(f"{where}: takes the name of a relation of the model")
-    states = list(in_) if isinstance(in_, list | tuple | set | frozenset) else []
-    if not states or not all(isinstance(state, State | str) for state in states):
-        raise GraphError(f"{where}: in_={in_!r} must be a list of states of the related model")
-    if not isinstance(empty, bool):
-        raise GraphError(f"{where}: empty={empty!r} must be True or False")
-    return AwaitedRelation(relation, tuple(dict.fromkeys(map(str, states))), every, empty)

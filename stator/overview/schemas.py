@@ -16,11 +16,11 @@ from stator.conf import load_settings
 from stator.explain.kinds import in_order, problems_in, signs_of_apps
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey
+from stator.extensions.related.waiters import waiting_in_vain
 from stator.graph.durations import longest, seconds_of, span
 from stator.models import StatorModel, Worker
 from stator.overview.conditions import parts_of
 from stator.overview.survey import survey
-from stator.overview.waiters import waiting_in_vain
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line

@@ -11,12 +11,12 @@ from stator.explain.estimates import Pace, paces
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
+from stator.extensions.related.waiters import waiters
 from stator.models import StatorModel
 from stator.overview.depths import Counts, counts, depths, empty
 from stator.overview.errors import groups
 from stator.overview.looks import Looks
 from stator.overview.starving import starving_in
-from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now

@@ -11,6 +11,7 @@ from django.db.models import Field, Manager, Model, QuerySet
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.fields import fields_sent
+from stator.rows.followers import update_and_follow
 from stator.rows.keys import key_fields
 from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of, written_to
@@ -18,7 +19,6 @@ from stator.rows.reconcile import move_with_new_values, update_and_look_again, w
 from stator.rows.rollbacks import before_save, note_save, remembered
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
-from stator.rows.waits import update_and_reopen
 from stator.scopes import TABLES
 from stator.signals import announce
 
@@ -40,7 +40,7 @@ class GuardedQuerySet(QuerySet[M]):
             watched = watched_fields(self.model, values)
             if watched:
                 return update_and_look_again(self, values, watched)
-            return update_and_reopen(self, values, partial(super().update, **values))
+            return update_and_follow(self, values, partial(super().update, **values))
         _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
         state = values.pop(own)
         if hasattr(state, "resolve_expression"):

@@ -1,15 +1,17 @@
 """Followers: what follows when rows move, whoever moves them: workers, duties, people, events or an undo."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
+from django.db import transaction
 from django.db.models import Model, QuerySet
 
 from stator.graph.states import State
 from stator.rows.life import Life
 from stator.rows.locking import parts_of
+from stator.rows.meta import owner_of, written_to
 
 
 class WaiterHeld(Exception):
@@ -55,11 +57,13 @@ class Follower:
 
     It is made once for each model. ``entries`` and ``exits``: the names of the states whose rows it follows when they
     enter or leave them. Moves ask these sets and nothing else, so a model without them pays nothing.
-    ``recorded``: the statement that records outcomes may do what follows, see :mod:`stator.db.related_moves`.
+    ``fields``: the fields and columns of the model whose writes, without a move, it follows.
+    ``recorded``: where nothing else follows a move, an effect of the extension does it with records of outcomes.
     """
 
     entries: frozenset[str] = frozenset()
     exits: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()
     recorded: ClassVar[bool] = False
 
     def __init__(self, model: type[Model]) -> None:
@@ -76,6 +80,13 @@ class Follower:
 
         If another transaction holds a row that has to be moved, raise :class:`WaiterHeld` unless it may ``wait``.
         """
+
+    def written(self, rows: QuerySet[Model]) -> None:
+        """Do what a write to one of the ``fields`` of these rows causes, in its transaction, before or after it."""
+
+    def waking(self, states: set[str]) -> Iterable[type[Model]]:
+        """Return the models that may have ready rows because rows have entered these states."""
+        return ()
 
 
 @dataclass(slots=True)
@@ -95,7 +106,30 @@ def followers_of(model: type[Model]) -> tuple[Follower, ...]:
         # Without the followers, rows would wait for moves that have happened.
         raise RuntimeError(f"{model._meta.label}: nothing can be moved before the app stator is ready")
     bound = [kind(model) for kind in FOLLOWERS.all]
-    return tuple(each for each in bound if each.entries or each.exits or type(each).by_hand is not Follower.by_hand)
+    return tuple(
+        each
+        for each in bound
+        if each.entries or each.exits or each.fields or type(each).by_hand is not Follower.by_hand
+    )
+
+
+def of_writes(model: type[Model], names: Iterable[str]) -> list[Follower]:
+    """Return what follows writes to the named fields of a model's rows."""
+    return [each for each in followers_of(model) if not each.fields.isdisjoint(names)]
+
+
+def update_and_follow(queryset: QuerySet[Model], names: Iterable[str], update: Callable[[], int]) -> int:
+    """Call ``update()``, and do what follows writes to the named fields."""
+    owner = owner_of(queryset.model)
+    followers = of_writes(owner, names)
+    if not followers:
+        return update()
+    using = written_to(queryset)
+    meant = queryset.using(using).order_by().values("pk")
+    with transaction.atomic(using=using):
+        for follower in followers:
+            follower.written(QuerySet(owner, using=using).filter(pk__in=meant))
+        return update()
 
 
 def by_hand(rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:

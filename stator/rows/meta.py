@@ -1,12 +1,12 @@
 """A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from django.apps import apps
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 from django.db.models import (
     Expression,
@@ -21,10 +21,12 @@ from django.db.models import (
 )
 from django.db.models.manager import BaseManager
 
+from stator.extensions.related.options import wrong_waits
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
+from stator.rows.named_fields import own_field
 from stator.rows.state_column import state_field
 from stator.texts import nearest
 
@@ -62,7 +64,7 @@ class ModelOptions:
     then: Expression | None = None
     fair_by: str | None = None
     spread: str | None = None
-    waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()  # stator.extensions.related
     heartbeat: str | None = None
     adopts: tuple[tuple[str, Q], ...] = ()
     delete_manager: str | None = None
@@ -206,7 +208,7 @@ def _wrong_fields(model: type[Model], value: object) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         return "must be a list of field names"
     return next(
-        (f"names {name!r}, which is not a field with a column" for name in value if _column(model, name) is None), ""
+        (f"names {name!r}, which is not a field with a column" for name in value if own_field(model, name) is None), ""
     )
 
 
@@ -214,7 +216,7 @@ def _wrong_priority(model: type[Model], value: object) -> str:
     name = value.removeprefix("-") if isinstance(value, str) else value
     if trouble := _wrong_key(model, name, may_be_null=True):
         return trouble
-    field = _column(model, name)
+    field = own_field(model, name)
     kind = field.output_field if isinstance(field, GeneratedField) else field
     if value is None or isinstance(kind, IntegerField):
         return ""
@@ -228,7 +230,7 @@ def _wrong_expression(model: type[Model], value: object) -> str:
 
 
 def _wrong_seconds(model: type[Model], value: object) -> str:
-    return "" if isinstance(_column(model, value), FloatField) else "must be the name of a FloatField"
+    return "" if isinstance(own_field(model, value), FloatField) else "must be the name of a FloatField"
 
 
 def _wrong_key(model: type[Model], value: object, *, may_be_null: bool = False) -> str:
@@ -236,7 +238,7 @@ def _wrong_key(model: type[Model], value: object, *, may_be_null: bool = False) 
         return ""
     if not isinstance(value, str):
         return "must be the name of a field"
-    if (field := _column(model, value)) is None:
+    if (field := own_field(model, value)) is None:
         return "is not a field with a column"
     if field.model is not state_field(model).model:
         return f"is in the table of {field.model.__name__}; it must be in the table with the state"
@@ -251,40 +253,10 @@ def _wrong_spread(model: type[Model], value: object) -> str:
     return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, state_field(model).name) else ""
 
 
-def _wrong_waits(model: type[Model], value: object) -> str:
-    if not isinstance(value, dict) or not value:
-        return "must map names of relations to lists of states"
-    return next((trouble for wait in value.items() for trouble in _troubles(model, *wait)), "")
-
-
-def _troubles(model: type[Model], name: object, states: object) -> Iterator[str]:
-    """Yield what is wrong with an awaited relation, as far as its own table shows."""
-    field = _column(model, name)
-    if field is None or not (field.many_to_one or field.one_to_one):
-        yield f"names {name!r}, which is not a ForeignKey or OneToOneField"
-    elif field.model is not state_field(model).model:
-        yield f"names {name!r}, which is in the table of {field.model.__name__}; it must be in the table with the state"
-    if not isinstance(states, list | tuple) or not states:
-        yield f"must have a list of states for {name!r}"
-    elif not all(isinstance(state, State | str) for state in states):
-        yield f"has a value for {name!r} that is not a state"
-
-
 def _wrong_adopts(model: type[Model], value: object) -> str:
     if not isinstance(value, dict) or not all(isinstance(condition, Q) for condition in value.values()):
         return "must map names of states to conditions, such as Q(sent_at__isnull=False)"
     return next(filter(None, (state_problem(graph_of(model), name) for name in value)), "")
-
-
-def _column(model: type[Model], name: object) -> Field | None:
-    """Return the project's field with that name and a column; None if there is none."""
-    if not isinstance(name, str) or name in (*FRAMEWORK_COLUMNS, state_field(model).name):
-        return None
-    try:
-        field = model._meta.get_field(name)
-    except FieldDoesNotExist:
-        return None
-    return field if isinstance(field, Field) and field.concrete else None
 
 
 _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
@@ -294,7 +266,7 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "priority": _wrong_priority,
     "fair_by": _wrong_key,
     "spread": _wrong_spread,
-    "waits_for": _wrong_waits,
+    "waits_for": wrong_waits,  # stator.extensions.related
     "claimable": partial(_wrong_function, what=" from the id of a worker and a Q to a Q"),
     "reasons": partial(_wrong_function, what=" of a database's alias"),
     "then": _wrong_expression,

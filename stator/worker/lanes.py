@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stator.db.interface import Operations
 from stator.graph import State
-from stator.rows.waits import waiters_of
+from stator.rows.followers import followers_of
 from stator.scopes import Scope
 
 # Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
@@ -97,6 +97,6 @@ class Lanes(list[Lane]):
     def wake_after(self, operations: Operations, names: set[str]) -> None:
         """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
         self.wake(operations.label, names, operations.scope.of_all)
-        for wait in waiters_of(operations.model):
-            if names.intersection(wait.until):
-                self.wake(wait.model._meta.label_lower, scope=operations.scope.of_all)
+        for follower in followers_of(operations.model):
+            for model in follower.waking(names):
+                self.wake(model._meta.label_lower, scope=operations.scope.of_all)

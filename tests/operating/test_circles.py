@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from stator.admin.access import Pages
-from stator.explain.circles import circle_through
+from stator.extensions.related.circles import circle_through
 from stator.rows import columns
 from tests.operating.tools import overview, shell
 from tests.stator.making import change, put, row

@@ -1,8 +1,16 @@
-"""Related objects: objects wait for other objects (``waits_for``)."""
+"""Related objects: objects wait for others (``waits_for``), or move with them (``when_all`` and ``when_any``)."""
 
 from stator.seams import Extension
 
 EXTENSION = Extension(
     name="related",
+    conditions=("stator.extensions.related.condition.Parked", "stator.extensions.related.condition.Waiting"),
     duties=("stator.extensions.related.duties.REOPEN_ALL", "stator.extensions.related.duties.REOPEN"),
+    effects=("stator.extensions.related.effect.HandedOn",),
+    followers=(
+        "stator.extensions.related.followers.Awaited",
+        "stator.extensions.related.followers.Repointed",
+        "stator.extensions.related.followers.Entered",
+        "stator.extensions.related.followers.Related",
+    ),
 )

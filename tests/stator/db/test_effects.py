@@ -15,10 +15,11 @@ from stator.db import effects
 from stator.db.counted_attempts import CountedAttempts
 from stator.db.effect_table import EFFECTS, FOLLOWING, OF_ROWS
 from stator.db.effects import AFTER
+from stator.db.followed_moves import FollowedMoves
 from stator.db.history import KeptHistory, KeptReports
 from stator.db.program_claims import AllOrNone
-from stator.db.related_moves import RelatedMoves
 from stator.db.saved_fields import SavedFields
+from stator.extensions.related.effect import HandedOn
 from stator.extensions.steps.effect import ForgottenSteps
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import Event, History, Report, Stats
@@ -66,7 +67,7 @@ CASES = {
     "report of a move by an error": Case(KeptReports, Moved(StepGraph.failed, ERROR)),
     "report of a reason": Case(KeptReports, Waiting(5.0, None, "not yet")),
     "run of a task": Case(KeptRuns, Moved(TaskGraph.completed, values={"result": 7}), Task, "pending"),
-    "move of one of several": Case(RelatedMoves, Moved(ItemGraph.packed), Item, "waiting"),
+    "move of one of several": Case(HandedOn, Moved(ItemGraph.packed), Item, "waiting"),
 }
 assert EFFECTS.all is not None
 TABLE = sorted((*OF_ROWS, *EFFECTS.all, *hooks_of(Task).effects, *FOLLOWING), key=lambda effect: effect.follows)
@@ -77,7 +78,8 @@ HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postg
 
 def test_table_has_all_effects_in_their_order():
     assert TABLE == [
-        AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports, KeptRuns, ForgottenSteps, RelatedMoves,
+        AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports, KeptRuns, ForgottenSteps, HandedOn,
+        FollowedMoves,
     ]  # fmt: skip
     bound = [type(effect) for effect in operations_of(Task).records.effects]
     assert bound == [each for each in TABLE if each in bound]
@@ -213,7 +215,7 @@ def test_nothing_is_written_for_an_effect_that_is_not_wanted(make, outcome, monk
         (Step, {CountedAttempts, KeptReports, ForgottenSteps}),
         (KeptPurchase, {CountedAttempts, KeptHistory, KeptReports}),
         (Measure, {SavedFields, CountedAttempts, KeptReports, ForgottenSteps}),
-        (Expense, {CountedAttempts, KeptHistory, KeptReports, RelatedMoves}),
+        (Expense, {CountedAttempts, KeptHistory, KeptReports, FollowedMoves}),
         (Purchase, {CountedAttempts, KeptReports, ForgottenSteps}),
     ],
 )

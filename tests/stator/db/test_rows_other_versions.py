@@ -7,6 +7,7 @@ from stator.db.claims import adopt, claim_one
 from stator.db.interface import Claim, new_token, new_worker_id
 from stator.db.probe import look
 from stator.exceptions import NotBegun
+from stator.extensions.related.duties import reopen
 from stator.models import History, Report
 from stator.rows.claimable import Crashes
 from stator.rows.life import LIFE
@@ -63,7 +64,7 @@ def test_no_duty_touches_such_a_row(make, columns):
     instance = of_newer_code(Step, **columns)
     before = before_and_after(instance)
     for duty in (
-        chores.mark_ready, chores.settle, chores.reopen, chores.time_out, chores.rename, chores.move_matching,
+        chores.mark_ready, chores.settle, reopen, chores.time_out, chores.rename, chores.move_matching,
         chores.delete_due,
     ):  # fmt: skip
         duty(operations, 100)

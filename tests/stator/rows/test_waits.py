@@ -7,16 +7,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models import F
 
-from stator.checks.tables import check_waits
 from stator.db import chores
 from stator.db.interface import new_token
 from stator.db.probe import look
+from stator.extensions.related.checks import check_waits
+from stator.extensions.related.duties import reopen
+from stator.extensions.related.waits import waits_of
 from stator.graph.outcomes import Moved
 from stator.models import Worker
 from stator.rows import columns
 from stator.rows.claimable import Crashes
 from stator.rows.meta import options_of
-from stator.rows.waits import waits_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
 from stator.testing import drain
@@ -184,7 +185,7 @@ def test_deleted_object_is_waited_for_no_longer(rollouts):
     follower = Rollout.objects.create(after=rollout)
     assert claim_all(rollouts) == []
     build.delete()
-    assert chores.reopen(rollouts, 10) == 1
+    assert reopen(rollouts, 10) == 1
     assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk]
     rollout.delete()
     assert not raw(Rollout).filter(pk=follower.pk).exists()
@@ -194,7 +195,7 @@ def test_pass_reopens_what_waits_for_nothing_and_only_that(rollouts):
     build, rollout = waiting(rollouts)
     _, other = waiting(rollouts)
     change(build, state="built", state_ready=False)
-    assert chores.reopen(rollouts, 10) == 1
+    assert reopen(rollouts, 10) == 1
     assert not is_parked(rollout)
     assert is_parked(other)
 
@@ -398,5 +399,5 @@ def test_row_that_an_application_holds_is_woken_by_the_next_pass():
     with locked_elsewhere(rollout):
         build.transition_perform("built")
         assert is_parked(rollout)
-    assert chores.reopen(operations, 10) == 1
+    assert reopen(operations, 10) == 1
     assert row(rollout).state_ready

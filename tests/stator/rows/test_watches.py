@@ -9,12 +9,12 @@ from stator.checks.tables import check_watches
 from stator.db import chores
 from stator.db.records import Records
 from stator.exceptions import GraphError
+from stator.extensions.related.watches import watches_of
 from stator.graph import State, StateGraph
 from stator.graph.drawing import described
 from stator.graph.fingerprints import fingerprints
 from stator.graph.outcomes import Moved
 from stator.models import History
-from stator.rows.watches import watches_of
 from stator.testing import drain, finish_children
 from tests.sizes import PATIENCE
 from tests.stator.making import FREE, ago, at_once, begun_beside, change, claim_all, operations_of, put, raw, row

@@ -69,12 +69,10 @@ class FakeOperations:
     def scope(self):
         return Scope(self.alias)
 
-    awaited = frozenset()
+    entries = frozenset()
     keeping = frozenset()
     part = None
     waking = frozenset({"called", "awaited"})
-    # Objects of the model wait for others, so no duty is left out.
-    waits = ("another",)
 
     def __init__(self, label="app.model", ready=0, crashed=0, suspects=0, state="called"):
         self.label, self.state = label, state

@@ -177,14 +177,15 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     hungry, done = await databases.tick()
     assert hungry == ["app.b"]
     assert done["other"] == []
-    assert {*duties_of(When.START), *PASS, *duties_of(When.TOGETHER), PRUNE} <= set(done["default"])
+    needed = {duty for duty in PASS if duty.needed(FakeOperations())}
+    assert {*duties_of(When.START), *needed, *duties_of(When.TOGETHER), PRUNE} <= set(done["default"])
     # A pass is made again where it was not made to its end, and only there.
     assert await databases.tick() == (["app.b"], {"other": [], "default": []})
     assert databases.scheduled == 1
     databases.away = None
     hungry, done = await databases.tick()
     assert hungry == ["app.a", "app.b"]
-    assert {*duties_of(When.START), *PASS, *duties_of(When.TOGETHER), PRUNE} <= set(done["other"])
+    assert {*duties_of(When.START), *needed, *duties_of(When.TOGETHER), PRUNE} <= set(done["other"])
     assert done["default"] == []
 
 

@@ -9,21 +9,22 @@ Before each claim of a row, the awaited object is checked, so a row that was reo
 parked too late to be woken, because the awaited object is locked against changes meanwhile.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
+from stator.extensions.related.watches import managed_owner
 from stator.graph.graphs import state_problem
 from stator.rows import columns
-from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.meta import graph_of, options_of
 from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
-from stator.rows.watches import managed_owner
 from stator.scopes import are_apart, in_parts
 from stator.signals import announce
 
@@ -87,7 +88,7 @@ def wake(wait: Wait, using: str, pks: Collection[object]) -> None:
     Rows that other transactions have locked are skipped and left to the next scheduling pass.
     """
     rows: QuerySet[Model] = QuerySet(wait.model, using=using)
-    _reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
+    reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
 
 
 def reopen(rows: QuerySet[Model], limit: int) -> int:
@@ -105,28 +106,10 @@ def reopen(rows: QuerySet[Model], limit: int) -> int:
     return len(picked)
 
 
-def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: Callable[[], int]) -> int:
-    """Call ``update()``; reopen parked rows if it may change what they wait for."""
-    owner = owner_of(queryset.model)
-    if not may_reopen(owner, names):
-        return update()
-    using = written_to(queryset)
-    meant = queryset.using(using).order_by().values("pk")
-    with transaction.atomic(using=using):
-        _reopen_all(QuerySet(owner, using=using).filter(pk__in=meant))
-        return update()
-
-
-def may_reopen(owner: type[Model], names: Iterable[str]) -> bool:
-    """Return whether a write to the named fields may change what a row waits for."""
-    given = set(names)
-    fields = [field_of(owner, wait.field) for wait in waits_of(owner)]
-    return any(given & {field.name, field.attname} for field in fields)
-
-
-def reopen_saved(instance: Model, using: str) -> None:
-    """Reopen a parked row after a save that may have changed its relations."""
-    reopen(QuerySet(owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
+def reopenable(operations: Any) -> QuerySet[Model]:
+    """Return the parked rows that no longer wait for anything."""
+    parked: QuerySet[Model] = operations.waiting().filter(columns.parked())
+    return parked.exclude(waiting(parked)) if waits_of(operations.model) else parked
 
 
 def waiting(among: QuerySet[Model]) -> Q:
@@ -152,6 +135,6 @@ def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
     return Wait(model, name, awaited, until)
 
 
-def _reopen_all(rows: QuerySet[Model]) -> None:
+def reopen_all(rows: QuerySet[Model]) -> None:
     while reopen(rows, BATCH) == BATCH:
         pass

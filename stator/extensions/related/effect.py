@@ -1,16 +1,17 @@
-"""What follows when rows enter a state that others wait for, or that has kept events.
+"""The record of rows that others wait for.
 
-Rows that *hand on*, see :mod:`stator.rows.watches`, need only one statement: it locks an unfinished row for each object
-that waits for all of its rows. The statement leaves out other rows, and their moves are followed up after it.
+Rows that *hand on*, see :mod:`stator.extensions.related.watches`, need only one statement: it locks an unfinished row
+for each object that waits for all of its rows. The statement leaves out other rows, and their moves are followed up
+after it.
 """
 
 from collections.abc import Collection, Hashable
 from functools import cached_property
 from typing import Any, Self, cast
 
-from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
-from stator.rows.followers import moved
-from stator.rows.watches import Watch, watchers_of
+from stator.db.effects import AFTER, Act, Part, Store
+from stator.db.followed_moves import FollowedMoves
+from stator.extensions.related.watches import Watch, watchers_of
 from stator.statements import Statement, written
 
 # The objects that wait for all of their rows, each with whether one of its unfinished rows is locked now; the move of
@@ -27,22 +28,22 @@ handed{n} AS MATERIALIZED (
 IF_HANDED_ON = " AND (v.waiting{n} IS NULL OR v.waiting{n} IN (SELECT waiting FROM handed{n} WHERE is_handed))"
 
 
-class RelatedMoves(Effect):
-    """The moves and wake-ups of rows that wait for the moved ones, and the events that were kept for these."""
+class HandedOn(FollowedMoves):
+    """The moves of rows that others wait for, into states where nothing else follows."""
 
     picky = True
     follows = True
 
     @classmethod
     def bind(cls, store: Store) -> Self | None:
-        """Return it for models whose moves have followers."""
-        return cls(store) if store.operations.awaited or store.operations.exits else None
+        """Return it for models whose rows are awaited in such a state."""
+        return cls(store) if store.operations.entries - store.operations.followed else None
 
     def wants(self, act: Act) -> Hashable:
         """Return the foreign keys of the objects that wait, if there is nothing to do for rows that hand on."""
-        if not act.claims or not self._is_awaited(act):
-            return None
         source, to = act.edge
+        if not act.claims or to not in self._own or super().wants(act) or not self._is_awaited(act):
+            return None
         if self._compiler is None or source in self._operations.exits:
             return AFTER
         return tuple(watch.key for watch in self._handed_on.get(to, ())) or AFTER
@@ -66,19 +67,9 @@ class RelatedMoves(Effect):
         for n, watch in enumerate(self._handed_on[act.edge[1]]):
             into[f"unfinished{n}"] = watch.unfinished_values
 
-    def write(self, done: Done) -> None:
-        """Do what follows the moves, which may raise :class:`~stator.rows.followers.WaiterHeld`."""
-        operations, act = self._operations, done.act
-        moved(operations.model, operations.alias, act.edge[1], done.accepted.keys(), act.claims, wait=done.wait)
-
     def _is_awaited(self, act: Act) -> bool:
-        """Return whether entering the state may move or wake a row, or give it events, or the state left is noted."""
-        operations, (source, to) = self._operations, act.edge
-        if source in operations.exits and act.moved:
-            return True
-        if to not in operations.awaited:
-            return False
-        keys = self._fixed_keys.get(to)
+        """Return whether one of the rows has an object that may wait for it."""
+        keys = self._fixed_keys.get(act.edge[1])
         if keys is None:
             return True
         # The instance of a claim whose outcome is written again may be gone.
@@ -87,10 +78,16 @@ class RelatedMoves(Effect):
         )
 
     @cached_property
+    def _own(self) -> frozenset[str]:
+        """The states where this does what follows."""
+        entries: frozenset[str] = self._operations.entries
+        return entries - self._operations.followed
+
+    @cached_property
     def _fixed_keys(self) -> dict[str, list[str]]:
         """The states that only edges by fixed keys of the rows wait for, each with the columns of these keys."""
         operations, found = self._operations, {}
-        for state in operations.awaited - operations.followed:
+        for state in self._own:
             names = {watch.key for watch in self._watchers(state)}
             if names.issubset(operations.hooks.fixed):
                 fields: list[Any] = [operations.model._meta.get_field(name) for name in sorted(names)]
@@ -102,7 +99,7 @@ class RelatedMoves(Effect):
         """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
         operations, found = self._operations, dict[str, list[Watch]]()
         # Related rows of a slice may be on other nodes.
-        for state in () if operations.scope.node is not None else operations.awaited - operations.followed:
+        for state in () if operations.scope.node is not None else self._own:
             watches = self._watchers(state)
             if all(watch.hands_on for watch in watches):
                 found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())

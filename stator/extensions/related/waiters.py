@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from django.db.models import Model, QuerySet
 
 from stator.explain.causes import FORGOTTEN
-from stator.explain.circles import circle_through
 from stator.explain.survey import AwaitedObject
+from stator.extensions.related.circles import circle_through
+from stator.extensions.related.waits import Wait, waits_of
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
@@ -14,7 +15,6 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.state_column import state_field
-from stator.rows.waits import Wait, waits_of
 
 # How many waiting rows are read of each state, the longest-waiting first.
 READ = 1000

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
+from stator.extensions.related.waits import waits_of
 from stator.rows.keys import shown_key
 from stator.rows.state_column import state_field
-from stator.rows.waits import waits_of
 
 # Objects that are followed, each with a statement.
 MOST = 20

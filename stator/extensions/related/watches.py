@@ -15,8 +15,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, OuterRef, Q, QuerySet, Subquery
 
+from stator.extensions.related.edges import AwaitedRelation
 from stator.graph.graphs import state_problem
-from stator.graph.states import AwaitedRelation, State
+from stator.graph.states import State
+from stator.rows.edges import add_edge_condition
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
@@ -189,10 +191,7 @@ def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
     return tuple(watch for other in owners for watch in watches_of(other) if watch.other is model)
 
 
-def condition_of(among: QuerySet[Model], state: State, condition: Any) -> Q:
-    """Return the condition of an edge without a handler as a filter for the objects ``among``."""
-    if not isinstance(condition, AwaitedRelation):
-        return Q(condition)
+def _met(among: QuerySet[Model], state: State, condition: AwaitedRelation) -> Q:
     watches = watches_of(among.model)
     return next(each for each in watches if (each.state, each.condition) == (state, condition)).met(among)
 
@@ -225,3 +224,6 @@ def _watch(model: type[Model], state: State, condition: AwaitedRelation, target:
 
 def _is_relation(field: Any) -> bool:
     return isinstance(field, ForeignKey | ForeignObjectRel) or bool(field.many_to_many)
+
+
+add_edge_condition(AwaitedRelation, _met)

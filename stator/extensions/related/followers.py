@@ -1,16 +1,51 @@
-"""What moves do for related objects: they move objects whose related objects are complete now."""
+"""What moves and writes do for related objects: they reopen what waits, and move what is complete now."""
+
+from collections.abc import Iterator
 
 from django.db.models import Model, QuerySet
 
+from stator.extensions.related.waits import reopen_all, waiters_of, waits_of, wake
+from stator.extensions.related.watches import Watch, watchers_of, watches_of
 from stator.rows import columns
 from stator.rows.followers import Follower, WaiterHeld, moved
 from stator.rows.locking import features_of, lock_options, read_locked
-from stator.rows.meta import options_of
+from stator.rows.meta import field_of, options_of
 from stator.rows.reports import History, keep_moves
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
-from stator.rows.watches import Watch, watchers_of, watches_of
 from stator.scopes import in_parts
+
+
+class Awaited(Follower):
+    """Reopens the parked rows that waited for rows to enter a state."""
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(model)
+        self._waits = waiters_of(model)
+        self.entries = frozenset(state for wait in self._waits for state in wait.until)
+
+    def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
+        """Reopen rows; the next scheduling pass reopens rows that other transactions have locked."""
+        for each in self._waits:
+            if state in each.until:
+                wake(each, using, pks)
+
+    def waking(self, states: set[str]) -> Iterator[type[Model]]:
+        """Return the models whose rows wait for these states."""
+        return (wait.model for wait in self._waits if states.intersection(wait.until))
+
+
+class Repointed(Follower):
+    """Reopens parked rows whose relations are written, because they may wait for another object now, or for none."""
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(model)
+        fields = [field_of(model, wait.field) for wait in waits_of(model)]
+        self.fields = frozenset(name for field in fields for name in (field.name, field.attname))
+
+    def written(self, rows: QuerySet[Model]) -> None:
+        """Reopen the rows."""
+        reopen_all(rows)
 
 
 class Entered(Follower):
