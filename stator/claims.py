@@ -341,7 +341,7 @@ def _claim(
         if (first is not None and not first()) or not (picked := lock()):
             return []
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
-        changes = {**columns.claiming_due(token, until), "state_crashes": 0}
+        changes = {**columns.claiming_due(operations.state_field, token, until), "state_crashes": 0}
         found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
         claims = [_claim_of(operations, found[pk], token, claimed) for pk in picked if pk in found]
         for claim in claims:

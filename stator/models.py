@@ -25,9 +25,9 @@ from stator.extensions.steps.models import Step, steps_of
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.actions import Action, Before
+from stator.rows.beginning import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.clock import Now, local_moment, local_now, moment_json, moment_text
 from stator.rows.column_guard import guard_managers
-from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.due_times import make_due
 from stator.rows.fields import (
     ChangedField,

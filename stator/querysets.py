@@ -21,9 +21,9 @@ from stator.rows.available import available_to
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
+from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.events import Sent, send, withdraw
-from stator.rows.indexes import place_in_line
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
@@ -68,8 +68,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """Return the rows whose due time has passed, marked ready or not; or, with ``at``, let all be due then.
 
         ``at``: a datetime, a timedelta or seconds from now, or None for now. Returns how many rows are due then. Others
-        stay as they are: claimed and quarantined rows, rows that wait for another object, and rows in states that
-        workers do not attempt. Errors stay counted.
+        stay as they are: claimed and quarantined rows, rows that wait for another object or for a later date of
+        ``try_at``, and rows in states that workers do not attempt. Errors stay counted.
         """
         if at is not UNGIVEN:
             return make_due(self, at, action or Action.of(self.model, "due", actor, reason))
@@ -103,7 +103,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet[M]":
         """Return the rows that have been due for longer than ``seconds`` and are not claimed: too few workers run."""
-        rows = self.due().annotate(stator_since=place_in_line())
+        rows = self.due().annotate(stator_since=due_since(self.model))
         return rows.filter(stator_since__lte=columns.after(-seconds))  # type: ignore[return-value]
 
     def unknown(self) -> "OperatorQuerySet[M]":
@@ -119,8 +119,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
     def retry(self, *, actor: str = "", action: Action | None = None) -> int:
         """Make the rows due now, end their quarantine and forget their errors; return how many.
 
-        Claimed rows are left alone. ``action``: a manual action of which this is a part; else it is one of its own. The
-        same holds for the other actions here.
+        Claimed rows are left alone; rows whose date of ``try_at`` is ahead still wait for it. ``action``: a manual
+        action of which this is a part; else it is one of its own. The same holds for the other actions here.
         """
         rows = self.filter(state_claim=None, **self._automatic)
         action = action or Action.of(self.model, "retry", actor)
@@ -203,7 +203,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     @property
     def _is_due(self) -> Q:
-        return Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())
+        return (Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())) & come(self.model, Now())
 
     @property
     def _quarantine(self) -> Q:
@@ -281,9 +281,10 @@ class Addressee:
         """Let the object be due at ``at``: a datetime, a timedelta or seconds from now, or None for now.
 
         Return False, with nothing changed, if a due time does not decide when it is attempted next: it is being
-        attempted, waits for another object, is in quarantine or in a state that workers do not attempt; ``explain()``
-        says which. A handler raises ``TryAgainLater`` instead. The instance shows its new due time. With an ``actor``,
-        it is an action of an operator: stored in the history, and undone by ``stator undo``.
+        attempted, waits for another object or for a later date of ``try_at``, is in quarantine or in a state that
+        workers do not attempt; ``explain()`` says which. A handler raises ``TryAgainLater`` instead. The instance
+        shows its new due time. With an ``actor``, it is an action of an operator: stored in the history, and undone by
+        ``stator undo``.
         """
         instance = self.instance
         using = home_of(instance)

@@ -29,6 +29,7 @@ STATES = {
     "handler_name": 'try_interval=60, handler_name="handle_unpaid"',
     "externally_progressed": "externally_progressed=True",
     "attempt_immediately": "try_interval=3600, attempt_immediately=False",
+    "try_at": 'try_interval=60, try_at="scheduled_time"',
     "force_initial": "try_interval=60, force_initial=True",
     "enter_by_hand": "enter_by_hand=False",
     "leave_by_hand": "leave_by_hand=False",

@@ -19,8 +19,8 @@ from stator.conf import read_settings
 from stator.explain import Problem
 from stator.explain.kinds import kind_of
 from stator.models import Pause, StatorModel
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.clock import moment_text
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import home_of, options_of, owner_of
 from stator.rows.pauses import NAMED, is_paused_by_name
 from stator.rows.state_column import state_name, state_of

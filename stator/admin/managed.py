@@ -23,7 +23,7 @@ from stator.admin.filters import ConditionFilter, ErrorFilter, EventFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import state_field, state_name
 
 COLUMNS = (

@@ -13,7 +13,7 @@ from stator.explain.sentences import passes, times_out
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
-from stator.rows.dates import deadline_of, moment_of
+from stator.rows.dates import deadline_of, moment_of, start_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Report
@@ -126,6 +126,8 @@ def _waiting(row: StatorModel) -> tuple[str, str]:
     due, failures = row.state_next_attempt, row.state_failures
     if not row.state_ready and due and due >= parked_from():
         return "waits for another object", "waits for another object"
+    if (start := start_of(owner_of(type(row)), state_of(row))) and (moment := moment_of(row, start)):
+        due = max(moment, due or moment)
     errors, left = counted(failures, "error"), -seconds_since(due) if due else 0.0
     if left > 0:
         return f"backing off: {errors}" if failures else "not due yet", f"in {span(left)}"

@@ -12,7 +12,7 @@ from stator.checks.messages import message
 from stator.db.tables import wrong_expressions
 from stator.extensions.related.checks import check_waits, check_watches
 from stator.models import StatorModel
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.indexes import own_indexes
 from stator.rows.keys import KEY_LENGTH, has_usable_key
 from stator.rows.meta import options_of, owner_of

@@ -16,7 +16,7 @@ from stator.db.sql import IN_ORDER
 from stator.db.values import Params, Row
 from stator.graph.durations import seconds_of
 from stator.rows.clock import Elapsed, Now
-from stator.rows.indexes import place_in_line
+from stator.rows.dates import due_since
 from stator.rows.state_column import state_field
 from stator.statements import selecting
 
@@ -77,7 +77,8 @@ def tally(using: str, *asked: Question) -> list[Answer]:
 
 def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None) -> Kind:
     """Return rows as a kind counted by state, by its name; ``late`` and ``flag`` say which are late and flagged."""
-    turn = Case(When(flag, then=None), default=place_in_line()) if flag else place_in_line()
+    since = due_since(rows.model)
+    turn = Case(When(flag, then=None), default=since) if flag else since
     return _kind(rows, state_field(rows.model).named(), F("state_changed"), turn, _number(late), _number(flag))
 
 

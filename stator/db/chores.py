@@ -29,8 +29,8 @@ HEARD_AT_ONCE = 10
 
 
 def mark_ready(operations: Operations, limit: int) -> int:
-    """Mark rows ready whose time has come; return how many. Index ``st_rest``."""
-    return change(operations, MARK_READY, operations.due(), limit, {"state_ready": True})
+    """Mark rows ready whose time has come; return how many. Indexes ``st_rest`` and ``st_try``."""
+    return change(operations, MARK_READY, operations.due(), limit, columns.marking_ready(operations.state_field))
 
 
 def settle(operations: Operations, limit: int) -> int:

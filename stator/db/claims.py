@@ -118,7 +118,7 @@ class Claims:
 
     def _take(self, token: UUID, picked: list[Pk]) -> list[Instance]:
         operations = self._operations
-        changes = columns.claiming_due(token, operations.lease_end())
+        changes = columns.claiming_due(operations.state_field, token, operations.lease_end())
         found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
         return [found[pk] for pk in picked if pk in found]
 

@@ -158,7 +158,9 @@ class StatementClaim:
 
     @cached_property
     def _changes(self) -> columns.Changes:
-        return columns.claiming_due(Parameter(TOKEN, UUIDField()), self._operations.lease_end())
+        return columns.claiming_due(
+            self._operations.state_field, Parameter(TOKEN, UUIDField()), self._operations.lease_end()
+        )
 
     @cached_property
     def _statements(self) -> dict[Any, Any]:

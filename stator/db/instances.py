@@ -18,7 +18,7 @@ from django.db.models.signals import post_init, pre_init
 
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import PROJECT_ERRORS
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.fields import MomentAttribute
 from stator.rows.keys import key_fields
 from stator.rows.meta import options_of

@@ -15,6 +15,7 @@ from stator.graph.durations import seconds_of
 from stator.rows.claimable import Crashes
 from stator.rows.clock import Elapsed, Now
 from stator.rows.columns import after
+from stator.rows.dates import RowDate
 from stator.statements import Statement, existing, first, joined, selecting
 
 # PostgreSQL returns at most 1,664 columns, SQLite 2,000.
@@ -90,7 +91,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
 def answers_about(operations: Operations) -> int:
     """Return the number of columns that a poll has for a model; those of stored conditions come last."""
     deadlines = len(operations.deadlines)
-    return 5 + len(operations.graph.automatic_states) + deadlines + bool(deadlines)
+    return 5 + len(operations.graph.automatic_states) + deadlines + bool(deadlines) + len(operations.starts)
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:
@@ -104,7 +105,7 @@ def overdue(operations: Operations) -> tuple[bool, bool]:
 def _work(operations: Operations, answers: Iterator[Any]) -> Work:
     past = bool(operations.deadlines) and bool(next(answers))
     ready, crashed, suspect, due, expired = (bool(next(answers)) for _ in range(5))
-    times = [next(answers) for _ in (*operations.automatic, *operations.deadlines)]
+    times = [next(answers) for _ in (*operations.automatic, *operations.deadlines, *operations.starts)]
     nearest = min((seconds_of(time) for time in times if time is not None), default=None)
     return Work(ready, crashed, suspect, due, expired, past, nearest)
 
@@ -151,15 +152,20 @@ def _open(operations: Operations) -> Open:
 def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, Any]]]:
     """Return, for each automatic state, how long until its next row comes due, if it does ``within`` seconds.
 
-    Then the same for each deadline. Indexes ``st_rest`` and ``st_at``.
+    Then the same for each deadline, and each date before which rows are not attempted. Indexes ``st_rest``, ``st_at``
+    and ``st_try``.
     """
     left = Elapsed(Now(), until=F("state_next_attempt"))
     soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(within))
+    dated: list[tuple[QuerySet[Model], RowDate]] = [
+        *((operations.nearing(each, within), each) for each in operations.deadlines),
+        *((operations.beginning(each, within), each) for each in operations.starts),
+    ]
     return [
         # One state at a time: across several states the index does not have the times in order.
         operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
         for state in operations.automatic
-    ] + [operations.nearing(each, within).values(left=Elapsed(Now(), until=each.date)) for each in operations.deadlines]
+    ] + [rows.values(left=Elapsed(Now(), until=each.date)) for rows, each in dated]
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _claim(
     operations = operations.division.template
     rows = operations.claimable(operations.automatic)
     picked = pick(rows.filter(_nothing_else(operations))).values("pk", "stator_odd", "stator_flag")
-    changes = {**columns.claiming_due(Parameter(TOKEN, UUIDField()), until), "state_crashes": 0}
+    changes = {**columns.claiming_due(operations.state_field, Parameter(TOKEN, UUIDField()), until), "state_crashes": 0}
     picking, enough = _picking(compiler, picked, limit, among(rows) if among else None)
     only = Statement.of(compiler.within(operations), " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough)
     answer = ", (SELECT bool_and(stator_flag) FROM picked)"

@@ -20,7 +20,7 @@ from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
-from stator.rows.dates import Deadline, deadlines_of
+from stator.rows.dates import Deadline, Start, deadlines_of, starts_of
 from stator.rows.followers import followers_of
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.state_column import state_field
@@ -57,6 +57,7 @@ class Rows:
         # Whether claims are made by programs, which are no workers.
         self.for_programs = False
         self.deadlines = deadlines_of(model)
+        self.starts = starts_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
         self.part: Any = None
         self.refusals = Refusals(self.label)
@@ -168,10 +169,29 @@ class Rows:
     def due(self) -> list[QuerySet[Model]]:
         """Return querysets of the rows to mark ready: their time has come, or they have none, which means now.
 
-        Index ``st_rest``. An OR of the two would read all rows that are due some day.
+        Index ``st_rest``; ``st_try`` for the dates of rows. An OR would read all rows that are due some day.
         """
-        resting = self.waiting()
-        return [resting.filter(state_next_attempt__lte=Now()), resting.filter(state_next_attempt=None)]
+        dated = {start.state for start in self.starts}
+        found = [self.waiting().filter(state_next_attempt__lte=Now())]
+        if not dated:
+            found.append(self.waiting().filter(state_next_attempt=None))
+        elif others := [state.name for state in self.automatic if state not in dated]:
+            found.append(self.waiting(*others).filter(state_next_attempt=None))
+        for start in self.starts:
+            found += [self._starting(start).filter(each) for each in (start.met(Now()), start.missing)]
+        return found
+
+    def beginning(self, start: Start, within: float) -> QuerySet[Model]:
+        """Return the rows that wait for a date which comes ``within`` seconds, the first one first.
+
+        Index ``st_try``.
+        """
+        soon = self._starting(start).filter(start.ahead(Now()), start.met(columns.after(within)))
+        return soon.order_by("state_next_attempt", start.date)
+
+    def _starting(self, start: Start) -> QuerySet[Model]:
+        there, crashes = self.state_field.at(start.state), self.settings.MAX_CRASHES
+        return self.rows.filter(RESTING, **there, state_crashes__lt=crashes, state_next_attempt=None)
 
     def past(self, deadline: Deadline, within: float = 0.0) -> QuerySet[Model]:
         """Return the unclaimed rows whose deadline has passed, or passes ``within`` seconds; index ``st_at``."""

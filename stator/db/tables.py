@@ -11,7 +11,7 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.dates import wrong_dates
 from stator.rows.meta import graph_of, options_of
 from stator.rows.spread import spread_field

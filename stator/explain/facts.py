@@ -18,10 +18,11 @@ from stator.extensions.related.waits import waits_of
 from stator.extensions.related.watches import Watch, watches_of
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
 from stator.rows.clock import Now
-from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
-from stator.rows.dates import Deadline, deadline_moment, deadline_of, deadlines_of
+from stator.rows.columns import parked_from
+from stator.rows.dates import Deadline, Start, deadline_of, deadlines_of, moment_by, start_of, starts_of
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
@@ -136,6 +137,19 @@ class Facts:
         return deadline_of(self.model, self.state)
 
     @property
+    def start(self) -> Start | None:
+        """The date of its state before which it is not attempted, if that decides when it is."""
+        due, moment = self.row["state_next_attempt"], self.row.get("stator_start")
+        decides = moment is not None and not self.parked and (due is None or moment > due)
+        return start_of(self.model, self.state) if decides else None
+
+    @property
+    def due(self) -> datetime | None:
+        """When it is due; None for now."""
+        found: datetime | None = self.row["stator_start" if self.start else "state_next_attempt"]
+        return found
+
+    @property
     def unmanaged(self) -> bool:
         """Whether it has no state, so that it is none of Stator's."""
         return self.row[state_field(self.model).name] is None
@@ -217,8 +231,7 @@ class Facts:
     @property
     def waiting(self) -> bool:
         """Whether it has a due time in the future and is not parked."""
-        due = self.row["state_next_attempt"]
-        return due is not None and due > self.now and not self.parked
+        return self.due is not None and self.due > self.now and not self.parked
 
     @property
     def parked(self) -> bool:
@@ -254,6 +267,10 @@ class Facts:
     def since(self, column: str) -> float:
         """Return the seconds since the time in a column; negative for a time in the future."""
         return (self.now - self.row[column]).total_seconds()
+
+    def until_due(self) -> float:
+        """Return the seconds until it is due; negative if it has been due."""
+        return (self.due - self.now).total_seconds() if self.due else -self.since("state_changed")
 
 
 def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
@@ -307,7 +324,8 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     field = state_field(owner)
-    dated = {"stator_deadline": deadline_moment(owner)} if deadlines_of(owner) else {}
+    dated = {"stator_deadline": moment_by(owner, deadlines_of(owner))} if deadlines_of(owner) else {}
+    dated |= {"stator_start": moment_by(owner, starts_of(owner))} if starts_of(owner) else {}
     names = field.name, *FRAMEWORK_COLUMNS, *own_columns
     row = rows.filter(pk=pk).values(*names, stator_now=Now(), **matches, **dated).first()
     if row is None:

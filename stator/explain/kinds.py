@@ -31,7 +31,7 @@ class ProblemKind:
     ``holds`` says whether the object has the problem, whatever other problems it has.
     ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
     ``sentences`` is called only for an object that has the problem.
-    ``alone``: the remedy if no live worker serves the model.
+    ``alone``: the remedy if no live worker serves the model; ``dated``: if a date of the object says when it is due.
     ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
     ``alarming``: whether the page of the object highlights its reasons.
 
@@ -55,6 +55,7 @@ class ProblemKind:
     sentences: Callable[[Facts], Iterator[Said]] | None = None
     remedy: str = ""
     alone: str = ""
+    dated: str = ""
     keeps: str = ""
     alarming: bool = False
     find: Find | None = None
@@ -76,7 +77,8 @@ class ProblemKind:
             # An app that knows the workers of its rows says itself whether one is to be started.
             alone = not facts.workers and not knows_own_workers(facts.model._meta.label_lower)
             for sentence, numbers in self.sentences(facts):
-                yield Problem(self.code, sentence, numbers, (alone and self.alone) or self.remedy)
+                remedy = (alone and self.alone) or (self.dated if facts.start else "") or self.remedy
+                yield Problem(self.code, sentence, numbers, remedy)
 
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code, a level and a remedy."""
@@ -88,6 +90,7 @@ class ProblemKind:
                 yield replace(one, code=one.code or self.code, level=level, remedy=remedy)
 
 
+CHANGE_IT = "Wait, or change the date, which a retry does not override."
 START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
 
 
@@ -212,6 +215,7 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.rests and facts.failed,
         rows=lambda many: many.waiting & Q(state_failures__gt=0),
         remedy="Read the error. After you have fixed its cause, retry now to skip the wait.",
+        dated=CHANGE_IT,
         alarming=True,
     ),
     ProblemKind.of_one(
@@ -225,6 +229,7 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.rests and not facts.failed,
         rows=lambda many: many.waiting,
         remedy="Wait, or retry now.",
+        dated=CHANGE_IT,
     ),
     ProblemKind.of_one(
         sentences.no_worker,

@@ -10,6 +10,7 @@ from stator.extensions.related.watches import watches_of
 from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import parked
+from stator.rows.dates import not_yet
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.state_column import state_field
@@ -93,8 +94,8 @@ class Many:
 
     @property
     def waiting(self) -> Q:
-        """Rows with a due time in the future that are not parked."""
-        return Q(state_next_attempt__gt=Now()) & ~parked()
+        """Rows with a due time in the future, also by a date of theirs, that are not parked."""
+        return (Q(state_next_attempt__gt=Now()) | not_yet(self.model, Now())) & ~parked()
 
 
 def _full_states(model: type[Model], using: str) -> list[str]:

@@ -304,14 +304,12 @@ def waits_for(facts: Facts) -> Iterator[Said]:
 
 def backoff(facts: Facts) -> Iterator[Said]:
     """Say how often it failed, the last error, and when it is attempted next."""
-    failures, left = facts.row["state_failures"], -facts.since("state_next_attempt")
+    failures, left = facts.row["state_failures"], facts.until_due()
     words, numbers = _report(facts)
     said = f", the last one {words}" if facts.report and facts.report.error else ""
-    deadline, of_deadline = _deadline(facts)
-    sentence = (
-        f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}{deadline}."
-    )
-    yield sentence, {"failures": failures, "next_attempt_in": left, **numbers, **of_deadline}
+    by, of_dates = _dates(facts)
+    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}{by}."
+    yield sentence, {"failures": failures, "next_attempt_in": left, **numbers, **of_dates}
 
 
 def last_said(facts: Facts) -> Iterator[Said]:
@@ -323,10 +321,17 @@ def last_said(facts: Facts) -> Iterator[Said]:
 
 def not_due(facts: Facts) -> Iterator[Said]:
     """Say when the object is due."""
-    left = -facts.since("state_next_attempt")
-    deadline, of_deadline = _deadline(facts)
-    sentence = f"Not due yet: the next attempt is {coming(left, facts.now)}{deadline}."
-    yield sentence, {"next_attempt_in": left, **of_deadline}
+    left = facts.until_due()
+    by, of_dates = _dates(facts)
+    yield f"Not due yet: the next attempt is {coming(left, facts.now)}{by}.", {"next_attempt_in": left, **of_dates}
+
+
+def _dates(facts: Facts) -> Said:
+    """Return the end of a sentence about the dates of the object: what decides when it is due, and its deadline."""
+    deadline, numbers = _deadline(facts)
+    if not (start := facts.start):
+        return deadline, numbers
+    return f", from {start.source}{deadline}", {"due_by": start.source, **numbers}
 
 
 def no_worker(facts: Facts) -> Iterator[Said]:
@@ -381,7 +386,7 @@ def due(facts: Facts) -> Iterator[Said]:
     if not facts.workers:
         yield "Due; it is marked ready once a worker is started.", {"within": within}
         return
-    since = facts.since("state_next_attempt" if facts.row["state_next_attempt"] else "state_changed")
+    since = min(facts.since("state_changed"), -facts.until_due())
     if since > LATE:
         yield f"Due for {span(since)}, and no worker has marked it ready.", {"within": within, "since": since}
         return

@@ -219,6 +219,12 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
     where = f"{cls.__name__}.{state.name}"
     if not state.enter_by_hand:
         _check_entry(where, state)
+    _check_attempts(cls, where, state)
+    if state.try_at is not None and not state.automatic:
+        raise GraphError(f"{where}: workers do not attempt its objects; remove try_at")
+
+
+def _check_attempts(cls: type[StateGraph], where: str, state: State) -> None:
     handler = getattr(cls, state.handler_name or "", None)
     if state.terminal:
         if handler is not None:

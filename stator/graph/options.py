@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import MAX_SECONDS, Backoff
+from stator.graph.dates import WANTED, is_date
 from stator.graph.states import AwaitedEvent
 from stator.texts import text_problem
 
@@ -98,6 +99,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "handler_name": (_is_method_name, "the name of a method of the graph"),
     "externally_progressed": FLAG,
     "attempt_immediately": FLAG,
+    "try_at": (lambda value: value is None or is_date(value), WANTED),
     "force_initial": FLAG,
     "enter_by_hand": FLAG,
     "leave_by_hand": FLAG,

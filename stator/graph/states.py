@@ -52,6 +52,8 @@ class State(
     ``force_initial``: new objects start here although other states lead here.
     ``enter_by_hand=False``: only an outcome, a timeout, an error or an SQL transition moves objects here; moves by hand
     are refused. ``leave_by_hand=False``: moves by hand away from here are refused.
+    ``try_at``: not before a date of the object: the name of a ``DateTimeField`` of the model, or an expression of its
+    columns. Null is at once; after an error the later of the date and the back-off.
     ``delete_after``: delete objects that have been here for this time.
     ``backoff``: wait after errors: a :class:`Backoff`, seconds, or a function of the number of failures.
     ``max_failures``: take ``fails_to`` after this number of errors in a row.
@@ -77,6 +79,8 @@ class State(
     handler_name: str | None = None
     externally_progressed: bool = False
     attempt_immediately: bool = True
+    # A name, or an expression of Django, which this module does not know.
+    try_at: Any = None
     force_initial: bool = False
     enter_by_hand: bool = True
     leave_by_hand: bool = True

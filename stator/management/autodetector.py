@@ -18,7 +18,7 @@ from django.utils.text import get_text_list
 
 from stator.adoption import AlterTableInUse, FillStates, KeepDueTimes
 from stator.migration_operations import RemapState, RenameState, RowOperation
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.meta import options_of
 from stator.rows.state_column import USUAL_NAME, StateField
 

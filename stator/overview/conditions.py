@@ -8,6 +8,7 @@ from stator.overview.depths import far_future, resting_in, resting_unknown
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
 from stator.rows.claimable import READY
+from stator.rows.dates import start_of
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
 
@@ -31,7 +32,11 @@ def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     since = columns.after(-OVERDUE)
     for state in graph_of(rows.model).automatic_states:
         resting = resting_in(rows.overdue(), state)
-        yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
+        undated = resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
+        if start := start_of(rows.model, state):
+            yield resting.filter(start.met(since), state_next_attempt=None)
+            undated = undated.filter(start.missing)
+        yield undated
         yield resting.filter(state_next_attempt__lte=since)
 
 

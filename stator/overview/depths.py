@@ -22,7 +22,8 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
-from stator.rows.indexes import line_of_all, place_in_line
+from stator.rows.dates import due_since, start_of
+from stator.rows.indexes import line_of_all
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 from stator.statements import united
 from stator.texts import COUNTED
@@ -227,9 +228,11 @@ def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantin
 
 def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
     """Return for how many seconds the first resting row of a state that is not quarantined has been due."""
-    waits = Elapsed(place_in_line())
+    waits = Elapsed(due_since(rows.model))
     others = resting_in(rows, state).filter(state_crashes__lt=load_settings().MAX_CRASHES)
     due = [others.filter(state_next_attempt__isnull=part) for part in (True, False)]
+    if start := start_of(rows.model, state):
+        due += [due[0].filter(start.missing), due.pop(0).order_by(start.date)]
     found = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]
     return max((wait for wait in found if wait), default=None)
 

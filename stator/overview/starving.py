@@ -9,8 +9,8 @@ from stator.explain.starving import LEAST, Starving, line_ends, starving
 from stator.explain.survey import Depths
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.rows.meta import options_of
 from stator.rows.pauses import Pause, Pauses

@@ -9,7 +9,7 @@ from django.db import NotSupportedError, models, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
-from stator.rows import columns
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.fields import fields_sent
 from stator.rows.followers import update_and_follow
 from stator.rows.keys import key_fields
@@ -36,12 +36,12 @@ class GuardedQuerySet(QuerySet[M]):
         if not hasattr(self.model, "state_graph"):
             return super().update(**values)
         own = state_field(self.model).name
-        if not (own in values or values.keys() & columns.FRAMEWORK_COLUMNS):
+        if not (own in values or values.keys() & FRAMEWORK_COLUMNS):
             watched = watched_fields(self.model, values)
             if watched:
                 return update_and_look_again(self, values, watched)
             return update_and_follow(self, values, partial(super().update, **values))
-        _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
+        _refuse(self.model, values.keys() & FRAMEWORK_COLUMNS)
         state = values.pop(own)
         if hasattr(state, "resolve_expression"):
             _refuse(self.model, [own])
@@ -75,7 +75,7 @@ class GuardedQuerySet(QuerySet[M]):
         """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
-            _refuse(self.model, {*(update_fields or ())} & {*columns.FRAMEWORK_COLUMNS, state_field(self.model).name})
+            _refuse(self.model, {*(update_fields or ())} & {*FRAMEWORK_COLUMNS, state_field(self.model).name})
             if ignore_conflicts:
                 _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.

@@ -17,26 +17,11 @@ from django.db.models import (
 from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State
+from stator.rows.beginning import UNCLAIMED
 from stator.rows.clock import Elapsed, Now
-from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
+from stator.rows.dates import due_since, not_yet, start_of
+from stator.rows.life import Changes, continued, visit_of_move
 from stator.rows.state_column import StateField
-
-UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
-
-# The counters. An insert resets them even if the instance is a copy of a row with attempts.
-UNCOUNTED: Changes = {"state_attempts": 0, "state_failures": 0, "state_crashes": 0, "state_version": 0}
-
-# The values of a new row. Django would convert, send and read back each of these.
-BEGUN: Changes = {
-    "state_ready": True,
-    "state_attempted": None,
-    "state_next_attempt": None,
-    **UNCLAIMED,
-    **UNCOUNTED,
-    **UNMARKED,
-}
-
-FRAMEWORK_COLUMNS = frozenset({"state_changed", *BEGUN})
 
 
 def ready_at_once(state: State) -> bool:
@@ -54,6 +39,25 @@ def first_attempt(state: State) -> Expression | None:
 def after(seconds: float) -> Expression:
     """Return the time ``seconds`` from now, by the database's clock."""
     return Now() + timedelta(seconds=seconds)
+
+
+def _ready_on_entering(field: StateField, state: State) -> bool | Case:
+    at_once, start = ready_at_once(state), start_of(field.model, state)
+    if not (at_once and start):
+        return at_once
+    return Case(When(start.ahead(Now()), then=Value(False)), default=Value(True))
+
+
+def marking_ready(field: StateField) -> Changes:
+    """Return the changes when the due time of a row has come; a date of the row that is ahead decides from now on."""
+    early = not_yet(field.model, Now())
+    if not early:
+        return {"state_ready": True}
+    return {
+        "state_ready": Case(When(early, then=Value(False)), default=Value(True)),
+        # Its place in line.
+        "state_next_attempt": Case(When(early, then=Value(None)), default=due_since(field.model)),
+    }
 
 
 def stayed() -> Expression:
@@ -86,7 +90,7 @@ def entering(field: StateField, state: State, sources: Collection[str] = (), *, 
         **field.at(state),
         "state_changed": Now(),
         "state_attempted": None,
-        "state_ready": ready_at_once(state),
+        "state_ready": _ready_on_entering(field, state),
         "state_next_attempt": first_attempt(state),
         "state_attempts": 0,
         "state_failures": 0,
@@ -116,7 +120,7 @@ def claiming(token: UUID | Expression, until: object) -> Changes:
     }
 
 
-def claiming_due(token: UUID | Expression, until: object) -> Changes:
+def claiming_due(field: StateField, token: UUID | Expression, until: object) -> Changes:
     """Return the changes of :func:`claiming`; a row that was marked ready before it is due only loses the mark.
 
     The test is in the SET list, where it costs nothing: the index of ready rows could not serve it as a condition.
@@ -127,7 +131,7 @@ def claiming_due(token: UUID | Expression, until: object) -> Changes:
         "state_attempted": F("state_attempted"),
         "state_attempts": F("state_attempts"),
     }
-    early = Q(state_next_attempt__gt=Now())
+    early = Q(state_next_attempt__gt=Now()) | not_yet(field.model, Now())
     return {
         name: Case(When(early, then=kept[name]), default=value) if name in kept else value
         for name, value in claiming(token, until).items()

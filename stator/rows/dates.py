@@ -1,13 +1,14 @@
-"""Dates that columns of a model give its rows: deadlines, which end the stay in a state.
+"""Dates that columns of a model give its rows: deadlines, which end the stay in a state, and starts of attempts.
 
 A date is read where it is and copied nowhere, so that workers heed whoever writes it, also by SQL.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import and_, or_
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, FieldError
@@ -21,19 +22,25 @@ from django.db.models import (
     Func,
     GeneratedField,
     Model,
+    Q,
     QuerySet,
     Subquery,
     Value,
     When,
 )
 from django.db.models.expressions import BaseExpression, Col, DurationExpression, Exists
-from django.db.models.functions import Now, Random  # noqa: TID251 - as a project may have written it
-from django.db.models.lookups import GreaterThan, LessThanOrEqual
+from django.db.models.functions import (
+    Coalesce,
+    Greatest,
+    Now,  # noqa: TID251 - as a project may have written it
+    Random,
+)
+from django.db.models.lookups import GreaterThan, IsNull, LessThanOrEqual
 from django.db.models.sql import Query
 
 from stator.graph.dates import date_text
 from stator.graph.states import State
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.state_column import state_field
 from stator.texts import bounded, nearest
@@ -43,11 +50,10 @@ WRONG = (AttributeError, FieldDoesNotExist, FieldError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, eq=False)
-class Deadline:
-    """A timeout by a date of the row: ``date`` is a ``F`` for a column, else an expression."""
+class RowDate:
+    """A date of the rows in a state: ``date`` is a ``F`` for a column, else an expression; ``source`` is for people."""
 
     state: State
-    to: State
     date: F | Expression
     source: str
 
@@ -55,11 +61,6 @@ class Deadline:
     def column(self) -> str:
         """The name of the field if the date is one; "" if it is computed."""
         return str(getattr(self.date, "name", "")) if isinstance(self.date, F) else ""
-
-    @property
-    def reason(self) -> str:
-        """What the history says of its moves."""
-        return bounded(f"timed out by {self.source}", 100)
 
     def met(self, moment: Any) -> Any:
         """Return the condition that the date is not after a moment."""
@@ -70,11 +71,36 @@ class Deadline:
         return GreaterThan(self.date, moment)
 
 
+@dataclass(frozen=True, eq=False)
+class Deadline(RowDate):
+    """A timeout by a date of the row."""
+
+    to: State
+
+    @property
+    def reason(self) -> str:
+        """What the history says of its moves."""
+        return bounded(f"timed out by {self.source}", 100)
+
+
+@dataclass(frozen=True, eq=False)
+class Start(RowDate):
+    """A date before which a row is not attempted; null is at once.
+
+    While it decides when a row is attempted next, ``state_next_attempt`` is null.
+    """
+
+    @property
+    def missing(self) -> Any:
+        """The condition that there is no date."""
+        return IsNull(self.date, True)
+
+
 @lru_cache(maxsize=1024)
 def deadlines_of(model: type[Model]) -> tuple[Deadline, ...]:
     """Return the deadlines of a managed model; without those that are declared wrongly, which a check tells of."""
     return tuple(
-        Deadline(state, state.timeout_state, _date(state.timeout_at), date_text(state.timeout_at))
+        Deadline(state, _date(state.timeout_at), date_text(state.timeout_at), state.timeout_state)
         for state in graph_of(model).states.values()
         if state.timeout_state and state.timeout_at is not None and not problem_of(model, state.timeout_at)
     )
@@ -85,21 +111,59 @@ def deadline_of(model: type[Model], state: State | None) -> Deadline | None:
     return next((each for each in deadlines_of(model) if each.state is state), None)
 
 
-def deadline_moment(model: type[Model]) -> Expression:
-    """Return an expression for when a row's deadline is, whatever its state; null for never."""
+@lru_cache(maxsize=1024)
+def starts_of(model: type[Model]) -> tuple[Start, ...]:
+    """Return the dates before which rows of a managed model are not attempted; without those declared wrongly."""
+    return tuple(
+        Start(state, _date(state.try_at), date_text(state.try_at))
+        for state in graph_of(model).states.values()
+        if state.try_at is not None and not problem_of(model, state.try_at)
+    )
+
+
+def start_of(model: type[Model], state: State | None) -> Start | None:
+    """Return the date before which rows in a state are not attempted; None if there is none."""
+    return next((each for each in starts_of(model) if each.state is state), None)
+
+
+def not_yet(model: type[Model], moment: Any) -> Q:
+    """Return a filter for the rows that are in a state with a start, which comes after a moment; empty without any."""
     field = state_field(model)
-    cases = [When(**field.at(each.state), then=each.date) for each in deadlines_of(model)]
+    return reduce(or_, (Q(each.ahead(moment), **field.at(each.state)) for each in starts_of(model)), Q())
+
+
+def come(model: type[Model], moment: Any) -> Q:
+    """Return a filter for the rows that are not among those of :func:`not_yet`; empty if none are."""
+    field = state_field(model)
+    parts = (~Q(**field.at(each.state)) | Q(each.met(moment)) | Q(each.missing) for each in starts_of(model))
+    return reduce(and_, parts, Q())
+
+
+def due_since(model: type[Model]) -> Coalesce:
+    """Return since when rows that are not ready are due, or will be: also by a date of theirs."""
+    field, entered = state_field(model), F("state_changed")
+    dated = [
+        When(~Q(each.missing), **field.at(each.state), then=Greatest(each.date, entered)) for each in starts_of(model)
+    ]
+    by_date = [Case(*dated, default=None, output_field=DateTimeField())] if dated else []
+    return Coalesce(F("state_next_attempt"), *by_date, entered)
+
+
+def moment_by(model: type[Model], dates: Iterable[RowDate]) -> Expression:
+    """Return an expression for the one of these dates that a row has, by its state; null for none."""
+    field = state_field(model)
+    cases = [When(**field.at(each.state), then=each.date) for each in dates]
     return Case(*cases, default=None, output_field=DateTimeField()) if cases else Value(None, DateTimeField())
 
 
-def moment_of(row: Model, deadline: Deadline) -> datetime | None:
-    """Return when a row's deadline is: as it was loaded if it is a column, else by a statement."""
-    if deadline.column:
-        found: datetime | None = getattr(row, deadline.column)
+def moment_of(row: Model, date: RowDate) -> datetime | None:
+    """Return a date of a row: as it was loaded if it is a column, else by a statement."""
+    if date.column:
+        found: datetime | None = getattr(row, date.column)
         return found
     model = owner_of(type(row))
     rows: QuerySet[Model, Any] = QuerySet(model, using=row._state.db).filter(pk=row.pk)
-    return rows.values_list(deadline.date, flat=True).first()
+    return rows.values_list(date.date, flat=True).first()
 
 
 def wrong_dates(model: type[Model]) -> Iterator[str]:
@@ -109,12 +173,14 @@ def wrong_dates(model: type[Model]) -> Iterator[str]:
         if state.timeout_at is not None and (problem := problem_of(model, state.timeout_at)):
             where = f"{graph.__name__}.{state.name}.times_out_to({state.timeout_state}, at=...)"
             yield f"{where}: {problem}"
+        if state.try_at is not None and (problem := problem_of(model, state.try_at)):
+            yield f"{graph.__name__}.{state.name}: try_at: {problem}"
 
 
 def columns_of_dates(model: type[Model]) -> list[str]:
     """Return the names of the model's fields of date and time from which its dates are computed."""
     query = Query(model)
-    found = [each.date.resolve_expression(query) for each in deadlines_of(model)]
+    found = [each.date.resolve_expression(query) for each in (*deadlines_of(model), *starts_of(model))]
     fields = [part.target for date in found for part in _parts(date) if isinstance(part, Col)]
     own = (field for field in fields if isinstance(field, DateTimeField) and not isinstance(field, GeneratedField))
     return list(dict.fromkeys(field.name for field in own))

@@ -12,6 +12,7 @@ from stator.graph.options import is_number
 from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Now, moment_text
+from stator.rows.dates import come
 from stator.rows.meta import graph_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import write_by_hand
@@ -24,11 +25,12 @@ def make_due(rows: QuerySet[Model], at: Due, action: Action | None = None) -> in
     """Let the rows be due at a time, and not before; return how many. ``action``: of which this is a part.
 
     Others stay as they are, since it is not their due time that decides when they are attempted next: claimed and
-    quarantined rows, rows that wait for another object, and rows in states that workers do not attempt.
+    quarantined rows, rows that wait for another object or for a later date of ``try_at``, and rows in states that
+    workers do not attempt.
     """
     own = state_field(rows.model).among(graph_of(rows.model).automatic_states)
-    free = rows.filter(state_claim=None, **own, state_crashes__lt=load_settings().MAX_CRASHES)
     moment, words = _moment(at)
+    free = rows.filter(come(rows.model, moment), state_claim=None, **own, state_crashes__lt=load_settings().MAX_CRASHES)
     actor, why = (action.actor, action.reason) if action else ("", "")
     reason = f"made due {words}{': ' * bool(why)}{why}"
     rescheduled = columns.rescheduling(moment)

@@ -19,11 +19,13 @@ from django.utils.functional import cached_property
 
 from stator.capabilities import capabilities_of
 from stator.rows import columns, life
+from stator.rows.beginning import BEGUN, FRAMEWORK_COLUMNS, UNCLAIMED
 from stator.rows.clock import seconds_ahead
+from stator.rows.dates import start_of
 from stator.rows.state_column import AsDjangoField, state_field, state_of
 
 # The claim and the life of a new row, whatever the instance says: it may be a copy of another one.
-NEW: columns.Changes = {**columns.UNCLAIMED, **life.UNMARKED}
+NEW: columns.Changes = {**UNCLAIMED, **life.UNMARKED}
 
 
 class CountField(AsDjangoField, models.IntegerField):
@@ -53,6 +55,9 @@ class ReadyField(AsDjangoField, models.BooleanField):
         state = state_of(model_instance)
         due = _is_due(model_instance.state_next_attempt)
         value = bool(value) and due and state is not None and columns.ready_at_once(state)
+        if value and (start := start_of(type(model_instance), state)):
+            # Only the database computes expressions, and workers ask it at their next poll.
+            value = bool(start.column) and _is_due(getattr(model_instance, start.column))
         setattr(model_instance, self.attname, value)
         return value
 
@@ -180,7 +185,7 @@ def fields_sent(
     meta: Any = model._meta
     ready, own, keys = _ready_at_once(model), state_field(model).attname, [field.attname for field in meta.pk_fields]
     # A table that Django does not create may lack the defaults.
-    left = columns.FRAMEWORK_COLUMNS if meta.managed else frozenset[str]()
+    left = FRAMEWORK_COLUMNS if meta.managed else frozenset[str]()
     if left and _is_in_utc(using) and seconds_ahead(connections[using]):
         # The default in the table is in UTC.
         left -= {"state_changed"}
@@ -191,7 +196,7 @@ def fields_sent(
             values[life.LIFE] = life.new_life()
         # Nearly always all values are the defaults.
         if left and not (
-            columns.BEGUN.items() <= values.items()
+            BEGUN.items() <= values.items()
             and isinstance(values.get("state_changed"), DatabaseDefault)
             and values.get(own) in ready
         ):
@@ -216,7 +221,8 @@ def _names_key(values: Mapping[str, object], keys: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _ready_at_once(model: Any) -> frozenset[object]:
-    return frozenset(state.value for state in model.state_graph.states.values() if columns.ready_at_once(state))
+    states = model.state_graph.states.values()
+    return frozenset(each.value for each in states if columns.ready_at_once(each) and not start_of(model, each))
 
 
 def _set(values: Mapping[str, object], own: str, ready: frozenset[object]) -> set[str]:
@@ -225,7 +231,7 @@ def _set(values: Mapping[str, object], own: str, ready: frozenset[object]) -> se
     ``own``: the attribute of the state.
     """
     # A missing value is deferred and will be read when it is sent.
-    found = {name for name, value in columns.BEGUN.items() if values.get(name, values) != value}
+    found = {name for name, value in BEGUN.items() if values.get(name, values) != value}
     if not isinstance(values.get("state_changed"), DatabaseDefault):
         found.add("state_changed")
     if "state_next_attempt" in found:

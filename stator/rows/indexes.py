@@ -6,7 +6,7 @@ import re
 from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
-from stator.rows.dates import Deadline, deadlines_of
+from stator.rows.dates import Deadline, RowDate, deadlines_of, starts_of
 from stator.rows.keys import key_names
 from stator.rows.meta import field_of, options_of
 from stator.rows.priorities import priority_of
@@ -59,7 +59,7 @@ def own_indexes(model: type[Model]) -> list[Index]:
         _leased(suffix),
         _crashed(suffix),
         _failing(model, suffix),
-        *(_dated(model, deadline, suffix) for deadline in deadlines_of(model)),
+        *(_dated(model, date, suffix) for date in (*deadlines_of(model), *starts_of(model))),
     ]
 
 
@@ -103,15 +103,17 @@ def _failing(model: type[Model], suffix: str) -> Index:
     return Index(fields=["state_failures", *key_names(model)], condition=failed, name=f"st_fail_{suffix}")
 
 
-def _dated(model: type[Model], deadline: Deadline, suffix: str) -> Index:
-    """Return the index for TIME OUT by a date: the rows of one state that nobody holds, by their date.
+def _dated(model: type[Model], date: RowDate, suffix: str) -> Index:
+    """Return the index for TIME OUT or MARK READY by a date: the rows of one state that wait for it, by their date.
 
-    It begins with the state for databases without partial indexes.
+    It begins with what they have in common for databases without partial indexes.
     """
     state = state_field(model)
-    kind = hashlib.sha256(f"{deadline.state.name} {deadline.source}".encode()).hexdigest()[:3]
-    where = Q(state_claim__isnull=True, **state.at(deadline.state))
-    name = f"st_at_{kind}_{suffix}"
-    if deadline.column:
-        return Index(fields=[state.name, deadline.column], condition=where, name=name)
-    return Index(F(state.name), deadline.date, condition=where, name=name)
+    kind = hashlib.sha256(f"{date.state.name} {date.source}".encode()).hexdigest()[:3]
+    where, first, name = Q(state_claim__isnull=True, **state.at(date.state)), [state.name], f"st_at_{kind}_{suffix}"
+    if not isinstance(date, Deadline):
+        where &= Q(state_ready=False, state_next_attempt__isnull=True)
+        first, name = [*first, "state_next_attempt"], f"st_try_{kind}_{suffix}"
+    if date.column:
+        return Index(fields=[*first, date.column], condition=where, name=name)
+    return Index(*map(F, first), date.date, condition=where, name=name)

@@ -24,7 +24,7 @@ from django.db.models.manager import BaseManager
 from stator.extensions.related.options import wrong_waits
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
 from stator.rows.named_fields import own_field
 from stator.rows.state_column import state_field

@@ -15,7 +15,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import NOT_PROVIDED, Model
 
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.keys import key_fields
 from stator.rows.state_column import state_field
 

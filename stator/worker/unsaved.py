@@ -11,7 +11,7 @@ from stator.db.interface import Claim, Ended, Operations
 from stator.exceptions import PROJECT_ERRORS
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
 
 REMEDY = "name them in State(saves=[...]), or call save() in the handler"

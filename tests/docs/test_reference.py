@@ -20,8 +20,8 @@ from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import GAUGES
 from stator.querysets import OperatorQuerySet
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS

@@ -56,6 +56,7 @@ MODELS = {
     "testapp.Bill": "a divided table",
     "testapp.Heir": "two tables, by inheritance",
     "testapp.Watch": "timeouts by dates, of a column and of an expression",
+    "testapp.Circular": "attempts not before a date, of a column and of an expression",
     "testapp.Mail": "a column of the state with another name and numbers",
     "tasks.Task": "tasks of queues",
 }

@@ -1,6 +1,6 @@
 """The framework's columns of a row, and rows that are held."""
 
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from tests.stator.making import claim_all, operations_of, raw
 
 

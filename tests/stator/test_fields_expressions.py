@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Case, Count, Exists, F, Max, OuterRef, Subquery, Value, When, Window
 from django.db.models.functions import Cast, Coalesce, Concat, NullIf
 
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from tests.stator.making import raw
 from tests.testapp.basic import Step
 from tests.testapp.keys import Branch, Heir

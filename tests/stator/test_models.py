@@ -10,7 +10,7 @@ from django.test.utils import isolate_apps
 
 from stator.db.interface import new_token
 from stator.models import History, StatorModel
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
 from tests.stator.holding import claimed, framework
 from tests.stator.making import ago, change, put, raw, row

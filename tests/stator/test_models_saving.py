@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import LeaseLost
 from stator.models import History
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import Crashes
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.holding import claimed, framework
 from tests.stator.making import bulk, expire, operations_of, raw, row
 from tests.testapp.basic import Page, PageGraph

@@ -8,7 +8,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.migrations.state import ProjectState
 
 from stator.graph.outcomes import Moved, Released
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.strict_fence import TRIGGER, StrictFence
 from stator.testing import drain
 from tests.stator.making import claim_all, expire, operations_of, put, raw, row

@@ -56,3 +56,40 @@ class Offer(StatorModel):
     taken_by = models.CharField(max_length=50, blank=True)
     expires = models.DateTimeField(null=True)
     state = StateField(OfferGraph)
+
+
+class CircularGraph(StateGraph):
+    """Circulars that are sent at a date of theirs, and reminders of them at one that is computed."""
+
+    queued = State(try_interval=60, try_at="send_after", force_initial=True, backoff=30)
+    reminding = State(try_interval=60, try_at=F("send_after") + F("patience"))
+    answered = State(externally_progressed=True)
+    closed = State()
+
+    queued.transitions_to(reminding, answered)
+    queued.times_out_to(closed, at="expires")
+    reminding.transitions_to(closed)
+    answered.transitions_to(queued)
+
+    @classmethod
+    def handle_queued(cls, circular):
+        if circular.name == "broken":
+            raise ValueError("broken")
+        if circular.name == "later":
+            raise TryAgainLater
+        return cls.answered if circular.name == "answered" else cls.reminding
+
+    @classmethod
+    def handle_reminding(cls, circular):
+        return cls.closed
+
+
+class Circular(StatorModel):
+    name = models.CharField(max_length=50, blank=True)
+    send_after = models.DateTimeField(null=True)
+    expires = models.DateTimeField(null=True)
+    patience = models.DurationField(default=timedelta(0))
+    state = StateField(CircularGraph)
+
+    class StatorMeta:
+        history = True

@@ -9,7 +9,7 @@ from stator.extensions.adopt.table import TableLook
 from stator.extensions.adopt.target import Target
 from stator.graph.durations import span
 from stator.graph.options import STATE_NAME_LENGTH
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.texts import listed
 
 

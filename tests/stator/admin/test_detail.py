@@ -10,7 +10,7 @@ from django.test import Client
 from stator.admin import StatorAdmin
 from stator.explain.kinds import kind_of
 from stator.models import History, Pause, Report, Worker
-from stator.rows import columns
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.progress import keep_progress, reached
 from stator.rows.workers import worker_of
 from stator.testing import attempt
@@ -223,7 +223,7 @@ class TestPage:
     def test_shows_every_column(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         text = admin_client.get(page_of(parcel)).content.decode()
-        assert all(f"field-{name}" in text for name in columns.FRAMEWORK_COLUMNS)
+        assert all(f"field-{name}" in text for name in FRAMEWORK_COLUMNS)
 
     def test_shows_the_report_and_the_moves_by_hand_and_the_traceback_to_who_may_view_reports(
         self, login: Login

@@ -18,7 +18,7 @@ from stator.statements import Statement
 from tests.emptying import empty
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
-from tests.testapp.dated import Watch
+from tests.testapp.dated import Circular, Watch
 from tests.testapp.faults import Job
 
 if connection.vendor == "postgresql":
@@ -259,6 +259,33 @@ def test_claimed_row_is_found_by_its_key_though_the_planner_knows_of_no_leases(d
     for plan in explained.plans:
         assert "st_lease_" not in plan, plan
         assert "testapp_job_pkey" in plan, plan
+
+
+FILL_CIRCULARS = """
+INSERT INTO testapp_circular (state, name, patience, send_after, state_next_attempt, state_ready, state_changed)
+SELECT CASE WHEN n %% 2 = 0 THEN 'queued' ELSE 'reminding' END, '', interval '0',
+    now() + (CASE WHEN n %% 10 < 2 THEN -n ELSE n END) * interval '1 second',
+    CASE WHEN n %% 10 < 2 AND n %% 1000 > 2 THEN now() + n * interval '1 second' END, false, now()
+FROM generate_series(1, %s) AS n
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("do", [look, lambda operations: chores.mark_ready(operations, 1000)], ids=["look", "mark"])
+def test_rows_that_wait_for_their_dates_are_found_by_their_index_and_no_others_are_read(do, monkeypatch):
+    with connection.cursor() as cursor:
+        cursor.execute(FILL_CIRCULARS, [ROWS])
+        cursor.execute("ANALYZE testapp_circular")
+    names = [index.name for index in Circular._meta.indexes if index.name.startswith("st_try")]
+    with explaining("testapp_circular", monkeypatch) as explained:
+        do(operations_of(Circular))
+    plans = "\n".join(explained.plans)
+    assert len(names) == 2
+    for name in names:
+        assert re.search(rf"(using|on) {name}", plans), plans
+    assert "Seq Scan on testapp_circular" not in plans, plans
+    for line in plans.splitlines():
+        assert not ("Filter:" in line and "send_after" in line and "CASE" not in line), line
 
 
 FILL_WATCHES = """

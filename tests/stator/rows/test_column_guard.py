@@ -6,8 +6,8 @@ from django.db.models import F, Value
 
 from stator.exceptions import ProtectedColumn
 from stator.models import History
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.making import LEASED, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet
 from tests.testapp.keys import Branch

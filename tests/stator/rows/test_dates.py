@@ -1,6 +1,7 @@
 """Dates of rows as graphs declare them: what is refused, what pictures say, and how objects explain them."""
 
 import re
+from collections import Counter
 from datetime import timedelta
 from io import StringIO
 
@@ -11,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 from django.test.utils import isolate_apps
 
-from stator.admin.row_summary import timeout
+from stator.admin.row_summary import situation, timeout
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
@@ -20,11 +21,14 @@ from stator.graph.dates import date_text
 from stator.graph.drawing import described
 from stator.graph.fingerprints import fingerprints
 from stator.models import StateField, StatorModel, Worker
+from stator.overview.conditions import parts_of
+from stator.overview.depths import depths
+from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
-from stator.rows.dates import deadlines_of, moment_of, problem_of
+from stator.rows.dates import deadlines_of, moment_of, problem_of, starts_of
 from tests.stator.explain.errands import WORKER
 from tests.stator.making import ago, put, row
-from tests.testapp.dated import Offer, Watch, WatchGraph
+from tests.testapp.dated import Circular, Offer, Watch, WatchGraph
 from tests.testapp.power import Order
 
 
@@ -35,6 +39,19 @@ def graph_with(**options):
         up.times_out_to(down, **options)
 
     return Dated
+
+
+def graph_attempted(at, **options):
+    class Attempted(StateGraph):
+        new = State(try_interval=60, try_at=at, **options)
+        done = State()
+        new.transitions_to(done)
+
+        @classmethod
+        def handle_new(cls, instance):
+            return cls.done
+
+    return Attempted
 
 
 # What is declared wrongly
@@ -86,6 +103,30 @@ def test_check_says_in_one_line_what_is_wrong_with_a_date_and_where(at, words):
     assert not [index for index in Kept._meta.indexes if index.name.startswith("st_at")]
 
 
+@pytest.mark.parametrize(("at", "words"), WRONG.items(), ids=map(str, WRONG))
+@isolate_apps("tests.testapp")
+def test_check_says_the_same_of_a_date_before_which_nothing_is_attempted(at, words):
+    class Kept(StatorModel):
+        name = models.CharField(max_length=10)
+        day = models.DateField(null=True)
+        alert_after = models.DateTimeField(null=True)
+        state = StateField(graph_attempted(at))
+
+        class Meta:
+            app_label = "testapp"
+
+    [found] = check_expressions(Kept)
+    assert (found.id, found.msg.startswith(f"Attempted.new: try_at: {words}")) == ("stator.E110", True), found.msg
+    assert not starts_of(Kept)
+
+
+def test_wrong_option_names_the_state():
+    with pytest.raises(GraphError, match=r"^Attempted\.new: try_at='alert after' must be the name of a DateTimeField"):
+        graph_attempted("alert after")
+    with pytest.raises(GraphError, match=r"^Attempted\.new: workers do not attempt its objects; remove try_at"):
+        graph_attempted("alert_after", externally_progressed=True)
+
+
 def test_date_of_a_related_row_is_refused():
     words = "Joined field references are not permitted in this query; give columns of Order alone"
     assert problem_of(Order, F("customer__blocked") + timedelta(days=1)) == words
@@ -123,12 +164,14 @@ def test_another_date_is_another_version_of_the_graph():
     versions = [fingerprints(graph_with(**options))["up"] for options in ({"at": "a"}, {"at": "b"}, {"seconds": 5})]
     assert len(set(versions)) == 3
     assert fingerprints(graph_with(at=F("a") + F("b"))) == fingerprints(graph_with(at=F("a") + F("b")))
+    versions = [fingerprints(graph_attempted(at))["new"] for at in (None, "a", "b", F("a") + F("b"))]
+    assert len(set(versions)) == 4
 
 
 @pytest.fixture
 def crew():
     """A live worker that serves the models."""
-    labels = ["testapp.watch", "testapp.offer"]
+    labels = ["testapp.watch", "testapp.offer", "testapp.circular"]
     return Worker.objects.create(id=WORKER, host="oak", pid=4242, version="1", models=labels, database="default")
 
 
@@ -156,6 +199,60 @@ def test_object_that_is_attempted_explains_its_deadline_too(crew):
     assert "it times out to expired at " in waits.explain()[0].sentence
     failed = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50), state_failures=2)
     assert "it times out to expired at " in failed.explain()[0].sentence
+
+
+@pytest.mark.django_db
+def test_object_explains_when_it_is_attempted_and_by_which_column(crew):
+    def first(**given):
+        [reason, *_] = put(Circular, **given).explain()
+        return reason, reason.sentence.partition("; it does not time out")[0]
+
+    reason, sentence = first(send_after=ago(-299.5))
+    assert (reason.code, sentence) == ("not_due", "Not due yet: the next attempt is in 4 m 59 s, from send_after")
+    assert reason.numbers["due_by"] == "send_after"
+    assert reason.remedy == "Wait, or change the date, which a retry does not override."
+    _, sentence = first(send_after=ago(-299.5), state_ready=False, state_next_attempt=ago(-50), state_failures=2)
+    assert sentence == "Backing off after 2 errors; next attempt in 4 m 59 s, from send_after"
+    reason, sentence = first(send_after=ago(-50), state_ready=False, state_next_attempt=ago(-99.5))
+    assert (sentence, reason.remedy) == ("Not due yet: the next attempt is in 1 m 39 s", "Wait, or retry now.")
+    assert first(send_after=ago(-299.5), state_ready=True)[0].code == "not_due"
+    assert first()[0].code == first(send_after=ago(1))[0].code == "in_line"
+    _, sentence = first(send_after=ago(100), state_ready=False, state_changed=ago(7200))
+    assert sentence == "Due for 1 m 40 s, and no worker has marked it ready."
+
+
+@pytest.mark.django_db
+def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
+    made = [put(Circular, send_after=at) for at in (None, ago(1), ago(-60), ago(-70))]
+    made.append(put(Circular, send_after=ago(-60), state_ready=True))
+    made.append(put(Circular, send_after=ago(60), state_ready=False))
+    codes = Counter(each.explain()[0].code for each in made)
+    assert Circular.stator.explain_counts() == codes == {"in_line": 2, "not_due": 3, "due": 1}
+
+
+@pytest.mark.django_db
+def test_lists_of_the_admin_tell_when_it_is_attempted():
+    found = [situation(put(Circular, **given)) for given in ({"send_after": ago(-299.5)}, {"send_after": ago(1)}, {})]
+    assert [(one.why, one.next) for one in found] == [
+        ("not due yet", "in 4 m 59 s"),
+        ("ready", "now"),
+        ("ready", "now"),
+    ]
+    kept = put(Circular, state="reminding", send_after=ago(0), patience=timedelta(seconds=99.5), state_ready=False)
+    assert situation(kept).next == "in 1 m 39 s"
+
+
+@pytest.mark.django_db
+def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
+    rows = OperatorQuerySet(Circular)
+    put(Circular, send_after=ago(-60), state_changed=ago(7200))
+    found = depths(rows)
+    assert (found.states["queued"].resting, found.states["queued"].unmarked) == (1, None)
+    assert not any(part.exists() for part in parts_of("overdue", rows))
+    put(Circular, send_after=ago(100), state_changed=ago(7200), state_ready=False)
+    found = depths(rows)
+    assert found.states["queued"].unmarked == pytest.approx(100, abs=10)
+    assert sum(part.count() for part in parts_of("overdue", rows)) == 1
 
 
 @pytest.mark.django_db

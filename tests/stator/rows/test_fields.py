@@ -15,7 +15,7 @@ from django.utils import timezone
 from stator.db.interface import new_token
 from stator.models import StatorModel
 from stator.rows import state_column
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
 from stator.testing import advance, drain
 from tests.stator.making import ago, bulk, change, claim_all, operations_of, put, raw, row

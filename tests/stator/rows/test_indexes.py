@@ -5,7 +5,7 @@ from django.db import connection, models
 from django.test.utils import isolate_apps
 
 from stator.models import StatorModel
-from stator.rows.dates import deadlines_of
+from stator.rows.dates import deadlines_of, starts_of
 from stator.rows.indexes import own_indexes
 from stator.rows.meta import options_of
 from stator.rows.state_column import StateField
@@ -21,7 +21,9 @@ def test_every_managed_table_has_each_index_once():
     for model in StatorModel.subclasses:
         by_age = ["st_age"] if options_of(model).priority else []
         dated = ["st_at"] * len(deadlines_of(model))
-        assert prefixes(model) == [*by_age, *dated, "st_crash", "st_fail", "st_lease", "st_ready", "st_rest"], model
+        started = ["st_try"] * len(starts_of(model))
+        own = [*by_age, *dated, "st_crash", "st_fail", "st_lease", "st_ready", "st_rest", *started]
+        assert prefixes(model) == own, model
         assert {index.name for index in own_indexes(model)} <= {index.name for index in model._meta.indexes}
 
 

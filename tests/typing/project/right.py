@@ -64,17 +64,31 @@ class Invoice(StatorModel):
 
 
 class MailGraph(StateGraph):
-    queued = State(value=0, label="Waiting", externally_progressed=True)
+    queued = State(value=0, label="Waiting", try_interval=60, try_at="scheduled_time")
+    held = State(value=2, try_interval=60, try_at=models.F("scheduled_time") + models.F("delay"))
     sent = State(value=1)
-    queued.transitions_to(sent)
+    queued.transitions_to(held, sent)
+    held.transitions_to(sent)
+
+    @classmethod
+    def handle_queued(cls, mail: "Mail") -> State:
+        return cls.held
+
+    @classmethod
+    def handle_held(cls, mail: "Mail") -> State:
+        return cls.sent
 
 
 class Mail(StatorModel):
     status = StateField[int](MailGraph, base_field=models.PositiveSmallIntegerField)
+    scheduled_time = models.DateTimeField(null=True)
+    delay = models.DurationField()
 
 
 class Draft(StatorModel):
     status = StateField[int | None](MailGraph, null=True)
+    scheduled_time = models.DateTimeField()
+    delay = models.DurationField()
 
 
 def use_a_column_of_its_own(mail: Mail, draft: Draft) -> None:
