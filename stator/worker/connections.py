@@ -91,7 +91,7 @@ def _all_of_thread() -> list[Any]:
     found: list[Any] | None = getattr(_thread, "connections", None)
     # A project may add databases at run time.
     if found is None or len(found) != len(connections.settings):
-        found = _thread.connections = connections.all()
+        found = _thread.connections = list(connections.all())
     return found
 
 

@@ -240,6 +240,11 @@ class RegisteredAction(AttemptOptions):
         """Call a coroutine function on this event loop."""
         return await self.bound(context)()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether :meth:`begin` has anything to do; subclasses override it."""
+        return False
+
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
 

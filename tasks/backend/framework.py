@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 from weakref import ref
 
 from django.conf import settings
@@ -72,9 +73,19 @@ def no_result(message: str) -> TaskResultDoesNotExist:
     return of_both(message)
 
 
+# Signals with the receivers that each had when it was asked last, and whether others than loggers were among them.
+_asked: dict[Signal, tuple[list[Any], bool]] = {}
+
+
 def _is_received(signal: Signal) -> bool:
+    before, known = _asked.get(signal, ([], False))
+    # Asked for each task, and it changes as good as never.
+    if before == signal.receivers:
+        return known
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
-    return any(getattr(each, "__module__", "") not in OWN for each in receivers)
+    known = any(getattr(each, "__module__", "") not in OWN for each in receivers)
+    _asked[signal] = list(signal.receivers), known
+    return known
 
 
 def _twins(signal: Signal) -> list[Signal]:

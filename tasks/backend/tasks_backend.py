@@ -248,6 +248,11 @@ class DjangoAction(RegisteredAction):
     def _own_delay(self, error: BaseException, task: TaskRow) -> float | None:
         return delay_of(self.task, error, failed(_result_of(task), error))
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anything observes ``task_started``."""
+        return is_heard(task_started)
+
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""
         if not is_heard(task_started):

@@ -77,7 +77,7 @@ class KeptRuns(Effect):
         if not act.begun:
             return None
         copied = self._inserts and act.moved and not act.failed and is_saved_at_once(act, self._compiler)
-        return AFTER if not copied or any(claim.notes for claim in act.claims) else "completed"
+        return AFTER if not copied or any(claim.notes for claim in act.claims if claim.kept) else "completed"
 
     def part(self, act: Act, answer: Hashable) -> Part:
         """Return the UPDATE, the DELETE or the INSERT of the runs."""

@@ -77,10 +77,11 @@ _backoff: ContextVar[Any] = ContextVar("tasks_backoff")
 
 
 class _Queue(NamedTuple):
-    """A cached queue: its row, when the cache entry expires, and an event while the row is being read."""
+    """A cached queue: its row and the settings, until when they hold, and an event while the row is being read."""
 
     until: float = 0.0
     row: QueueRow | None = None
+    settings: Any = None
     loaded: asyncio.Event | None = None
 
 
@@ -170,11 +171,10 @@ def backoff_of_attempt(failures: int) -> float:
 
 async def attempt(task: Any) -> str:
     """Run the action of a claimed task and return the state that it moves to; raise an error or a wait."""
-    settings = load_settings()
+    claim = task.stator
     # The project's code is called later; until then the attempt has not begun.
-    task.stator.started = 0.0
-    with task.stator.preparing():
-        queue = await _queue_of(task)
+    claim.started = 0.0
+    queue, settings = await _queue_of(task)
     # Like assigning ``task.queue``, but without a call of the database routers.
     type(task).queue.field.set_cached_value(task, queue)
     most = most_attempts(task.max_attempts, queue.max_attempts, None, settings)
@@ -184,22 +184,22 @@ async def attempt(task: Any) -> str:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
         known = found = find(task.action, queue.name, task.data)
         most = most_attempts(task.max_attempts, queue.max_attempts, found, settings)
-        if task.stator.attempt > most:
+        if claim.attempt > most:
             raise OutOfAttempts(f"it has used its {most} attempts")
         if found.runs_on_loop and task.action.startswith(DJANGO):
             django_on_loop.add(task.action)
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
-        is_marked = begun.is_marked(task.stator.attempt, most, task.state_crashes)
-        beginning = _Beginning(task.stator, seconds, is_marked=is_marked)
+        is_marked = begun.is_marked(claim.attempt, most, task.state_crashes)
+        beginning = _Beginning(claim, seconds, is_marked=is_marked)
         await beginning.limited(_carry_out(found, task, settings, beginning))
     except Cancel as end:
-        _note_end(task.stator, end)
+        _note_end(claim, end)
         return "canceled"
     except TryAgainLater as later:
         if isinstance(later, Release):
-            _note_end(task.stator, later)
-            later.after = delay_after(known.backoff if known else UNKNOWN, task.stator.attempt, 1.0)
-        if task.stator.attempt < most:
+            _note_end(claim, later)
+            later.after = delay_after(known.backoff if known else UNKNOWN, claim.attempt, 1.0)
+        if claim.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
             f"it has used its {most} attempts; the last reason: {later.reason or 'later'}"
@@ -215,7 +215,7 @@ async def attempt(task: Any) -> str:
         error = raised
     else:
         return "completed"
-    if isinstance(error, Fail) or task.stator.attempt >= most:
+    if isinstance(error, Fail) or claim.attempt >= most:
         raise final(error)
     if (backoff := await _backoff_after(error, known, task)) is None:
         raise final(error)
@@ -324,19 +324,21 @@ class _Beginning:
 async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator, name_of(task.stator.operations.worker_id))
+    limited = found.throttled
     try:
-        with context.claim.preparing():
-            if found.throttled:
-                await sync_to_async(_admit)(found, context)
-            if not context.claim.may_begin:
-                raise NotBegun(0.0, "")
-            await found.begin(context)
+        if limited or found.is_heard:
+            with context.claim.preparing():
+                if limited:
+                    await sync_to_async(_admit)(found, context)
+                if not context.claim.may_begin:
+                    raise NotBegun(0.0, "")
+                await found.begin(context)
         value = await _retried(found, context, settings, beginning)
     finally:
         context.end()
         if found.concurrency:
             await sync_to_async(_leave)(found, context)
-    task.result = storable(found.result_of(value), settings)
+    task.result = None if value is None else storable(found.result_of(value), settings)
 
 
 async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
@@ -448,30 +450,36 @@ def _threads(count: int) -> ThreadPool:
     return ThreadPool(count, "tasks-action")
 
 
-async def _queue_of(task: TaskRow) -> Any:
-    """Return the task's queue, at most ``QUEUE_CACHE`` seconds old. Attempts that start together share one query."""
-    cached = _queues.setdefault(task.stator.operations, {})
-    while (queue := cached.get(task.queue_id, NOT_CACHED)).until < time.monotonic():
+async def _queue_of(task: TaskRow) -> tuple[Any, TaskSettings]:
+    """Return the task's queue and the settings, at most ``QUEUE_CACHE`` seconds old.
+
+    Attempts that start together share one query.
+    """
+    key, claim = task.queue_id, task.stator
+    cached = _queues.setdefault(claim.operations, {})
+    while (queue := cached.get(key, NOT_CACHED)).until < time.monotonic():
         if queue.loaded is None:
-            return await _load_queue(task, cached)
-        await queue.loaded.wait()
-    return queue.row
+            with claim.preparing():
+                queue = await _load_queue(task, cached)
+        else:
+            await queue.loaded.wait()
+    return queue.row, queue.settings
 
 
-async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
+async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> _Queue:
     if len(cached) >= MAX_QUEUES:
         cached.clear()
     loaded = asyncio.Event()
     cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
-        row = await sync_to_async(_read_queue)(task)
-        cached[task.queue_id] = _Queue(time.monotonic() + QUEUE_CACHE, row)
+        settings, row = load_settings(), await sync_to_async(_read_queue)(task)
+        cached[task.queue_id] = queue = _Queue(time.monotonic() + QUEUE_CACHE, row, settings)
     finally:
         # If the query failed, the next attempt sends it again.
         if cached.get(task.queue_id) is loading:
             del cached[task.queue_id]
         loaded.set()
-    return row
+    return queue
 
 
 def _read_queue(task: TaskRow) -> Any:

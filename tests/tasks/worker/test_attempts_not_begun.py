@@ -79,6 +79,7 @@ def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_as
             claim.operations.stop()
 
     monkeypatch.setattr(RegisteredAction, "begin", end_meanwhile)
+    monkeypatch.setattr(RegisteredAction, "is_heard", True)
     outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
     assert (outcome, called) == (Released(), [])
     task.refresh_from_db()
