@@ -9,6 +9,7 @@ from stator.db.conditions import CONDITIONS
 from stator.db.effect_table import EFFECTS
 from stator.explain.kinds import add_problem_kind
 from stator.rows.followers import FOLLOWERS
+from stator.rows.news import NEWS
 from stator.seams import Extension
 
 # A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
@@ -24,6 +25,7 @@ EXTENSIONS = (
     "stator.extensions.undo",
     "stator.extensions.events",
     "stator.extensions.steps",
+    "stator.extensions.progress",
     "stator.extensions.related",
     "stator.extensions.tracing",
     "stator.extensions.adopt",
@@ -41,5 +43,6 @@ def connect() -> None:
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
+    NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)
     for path in (path for extension in extensions() for path in extension.kinds):
         add_problem_kind(import_string(path))

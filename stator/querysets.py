@@ -12,6 +12,7 @@ from django.db.models import Count, Exists, Manager, Model, Q, QuerySet
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
+from stator.extensions.progress.claims import SaysProgress
 from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
 from stator.rows import columns
@@ -27,7 +28,6 @@ from stator.rows.events import Sent, send, withdraw
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
-from stator.rows.progress import say
 from stator.rows.reports import LATEST, Event, reports_of
 from stator.rows.rollbacks import remembered
 from stator.rows.state_column import UNMANAGED, state_field, state_of
@@ -321,6 +321,7 @@ class Unclaimed(Addressee):
 
 
 class HeldClaim(
+    SaysProgress,  # stator.extensions.progress
     DoesSteps,  # stator.extensions.steps
     Addressee,
 ):
@@ -371,14 +372,6 @@ class HeldClaim(
     def events(self) -> tuple[Event, ...]:
         """The events that the object got on its way into the state and in it, oldest first."""
         raise NotImplementedError
-
-    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.
-
-        The value is only remembered, so call it as often as you like; the worker writes the latest one with its
-        heartbeat, and never for an attempt that is shorter. Any thread may call it.
-        """
-        say(self, done, total, text)
 
     def preparing(self) -> AbstractContextManager[None]:
         """Return a context for preparing the work; if the database fails inside, the attempt is not counted."""

@@ -58,6 +58,7 @@ class Extension:
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
+    ``news``: the paths of :class:`~stator.rows.news.News` values, what attempts say of themselves while they run.
     ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
     ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, of which ``explain()`` tells last.
     ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
@@ -73,6 +74,7 @@ class Extension:
     around: "Callable[[Settings, str, State], Around | None]" = lambda settings, label, state: None
     moves: "Callable[[Settings], AroundMoves | None]" = lambda settings: None
     end: "Callable[[Settings], object]" = lambda settings: None
+    news: tuple[str, ...] = ()
     admin: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()

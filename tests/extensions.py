@@ -65,8 +65,9 @@ EXTENSIONS = {
         tests="tests/stator/extensions/steps/*",
     ),
     "progress": Extension(
-        "stator/rows/progress.py",
-        r"^(\w+_progress|progress_of|Progress|Reached|reached)$|rows\.progress",
+        "",
+        r"^(\w+_progress|progress_of|Progress|Reached|reached)$",
+        tests="tests/stator/extensions/progress/*",
     ),
     "pauses": Extension(
         "stator/rows/pauses.py stator/rows/retry_at_rate.py stator/commands/pause.py stator/commands/resume.py "

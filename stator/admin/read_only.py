@@ -17,7 +17,7 @@ from stator.graph.durations import seconds_of, span
 from stator.models import Action, Depth, Event, History, Report, Stats, Worker
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
-from stator.rows.progress import progress_of
+from stator.rows.news import how_far
 from stator.rows.unlocks import held_by
 
 # Models that the list of workers names, at most.
@@ -161,7 +161,7 @@ class WorkerAdmin(KeptAdmin):
         if not found:
             return "nothing"
         claims = {(one.label.lower(), str(one.pk)): one.token for one in found}
-        said = progress_of(home_of(worker), claims)
+        said = how_far(home_of(worker), claims)
         held = [
             (one, link_to_object(self.admin_site, one.label, str(one.pk)), span(one.running),
              said.get((one.label.lower(), str(one.pk))))

@@ -15,7 +15,7 @@ from stator.models import StatorModel
 from stator.rows.columns import parked_from
 from stator.rows.dates import deadline_of, moment_of, start_of
 from stator.rows.meta import home_of, owner_of
-from stator.rows.progress import Progress, progress_of
+from stator.rows.news import HowFar, how_far
 from stator.rows.reports import Report
 from stator.rows.state_column import UNMANAGED, state_name, state_of
 from stator.rows.workers import worker_of
@@ -57,7 +57,7 @@ def lease(row: StatorModel, who: str = "") -> str:
     return f"{who or holder(row.state_claim)}, {until}"
 
 
-def progress(rows: Iterable[StatorModel]) -> dict[object, Progress]:
+def progress(rows: Iterable[StatorModel]) -> dict[object, HowFar]:
     """Return by key how far the attempts on these rows of one model are; one statement, none if nothing is claimed."""
     claimed = {str(row.pk): row for row in rows if row.state_claim is not None}
     if not claimed:
@@ -65,7 +65,7 @@ def progress(rows: Iterable[StatorModel]) -> dict[object, Progress]:
     first = next(iter(claimed.values()))
     label = owner_of(type(first))._meta.label_lower
     claims = {(label, text): row.state_claim for text, row in claimed.items() if row.state_claim}
-    found = progress_of(first._state.db or home_of(first), claims)
+    found = how_far(first._state.db or home_of(first), claims)
     return {claimed[text].pk: progress for (_, text), progress in found.items()}
 
 

@@ -31,7 +31,7 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.life import LIFE, VISIT, Life, is_of_failure
-from stator.rows.progress import write_progress
+from stator.rows.news import take_news, write_news
 from stator.rows.reports import HAPPENED, Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
 from stator.scopes import Scope
@@ -179,12 +179,16 @@ class Claim(
         # Otherwise the attempt would go on after the lease that the row then has.
         on_rollback(self.operations.alias, partial(self._set_end, self.max_runtime, self.deadline))
         self.note_extension(seconds, now)
-        self.show_progress()
+        self.show_news()
         return True
 
-    def show_progress(self) -> None:
-        """Write how far the attempt is, if it has said so since the last time."""
-        write_progress(self.operations, [self])
+    def show_news(self) -> None:
+        """Write what the attempt has said of itself since the last time."""
+        write_news(self.operations, [self])
+
+    def take_news(self, name: str, *values: object) -> None:
+        """Remember what the attempt has said of itself in another process."""
+        take_news(self, name, *values)
 
     def begin_again(self) -> None:
         """Tell what is kept with the claim that the project's code is called once more within the attempt."""

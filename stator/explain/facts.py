@@ -26,10 +26,10 @@ from stator.rows.dates import Deadline, Start, deadline_of, deadlines_of, moment
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
+from stator.rows.news import HowFar, how_far
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
-from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of
 from stator.rows.senders import people_with
 from stator.rows.state_column import state_field
@@ -116,7 +116,7 @@ class Facts:
     # The latest retry by hand, of an object that is in quarantine or has lost leases.
     retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
-    progress: Progress | None = None
+    progress: HowFar | None = None
     # What the kinds of extensions have read of it.
     further: dict[str, Any] = field(default_factory=dict)
 
@@ -375,7 +375,7 @@ def _read_workers(facts: Facts, using: str) -> None:
     if facts.claimed:
         facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
         key = facts.model._meta.label_lower, str(facts.pk)
-        facts.progress = progress_of(using, {key: facts.row["state_claim"]}).get(key)
+        facts.progress = how_far(using, {key: facts.row["state_claim"]}).get(key)
     if facts.lost and not facts.renamed:
         fleet = Fleet.of(using)
         live, facts.knowing = fleet.workers, fleet.knowing(facts.model).get(facts.name, [])

@@ -15,8 +15,8 @@ from stator.explain.starving import Starving
 from stator.graph.durations import longest, span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
+from stator.rows.news import HowFar
 from stator.rows.pauses import Pause
-from stator.rows.progress import Progress
 from stator.rows.versions import Version
 from stator.rows.workers import Worker
 from stator.texts import COUNTED
@@ -41,7 +41,7 @@ class Held:
     age: float
     running: float
     late: float
-    progress: Progress | None = None
+    progress: HowFar | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from stator.models import StatorModel
 from stator.overview.depths import held, held_by_label
 from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
+from stator.rows.news import NEWS
 from stator.rows.process_exits import exits_in
-from stator.rows.progress import Progress, progress_of
 from stator.rows.versions import GRAPHS
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
@@ -51,7 +51,8 @@ def _note_progress(using: str, found: Workers, looks: Looks) -> None:
     """Read how far the attempts are that are shown of the shown workers."""
     shown = [process.shown for process in found.shown]
     claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
-    said = looks.at(Progress, lambda: progress_of(using, claims), {}) if claims else {}
+    read = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS.all if claims]
+    said = {key: shown for each in read for key, shown in each.items()}
     for process in found.shown if said else ():
         process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]
 

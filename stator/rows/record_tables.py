@@ -12,7 +12,6 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
 from stator.rows.pauses import Pause, in_force, release_deleted
-from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
@@ -57,7 +56,6 @@ RECORD_TABLES = [
     RecordTable(model=Depth, aged="minute", kept="stats"),
     RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
     RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False),
-    RecordTable(model=Progress, aged="at", kept="workers", of_life=True),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
     RecordTable(

@@ -315,7 +315,7 @@ def _request(claim: Claim) -> Request:
 def _attempt(process: IsolatedProcess, claim: Claim, request: Request) -> IsolatedAnswer:
     """Return the answer of the process once the attempt is recorded."""
     claim.started = time.monotonic()
-    process.reached = claim.progress
+    process.reached = partial(claim.take_news, "reached")
     answer = process.ask(request)
     while "extended" in answer:
         claim.note_extension(answer["extended"], time.monotonic())

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Released
-from stator.rows.progress import news_of, write_progress
+from stator.rows.news import has_news, write_news
 from stator.texts import one_line
 from stator.worker.connections import own_connections
 from stator.worker.outage import Outages
@@ -138,13 +138,13 @@ class Heartbeat:
                     logger.warning("stator.handed_back", extra={"model": operations.label, "count": len(some)})
                     self._handed_back({id(claim) for claim in some})
 
-    def show_progress(self) -> None:
-        """Write how far attempts are that have run for longer than a beat, with one statement per model."""
+    def show_news(self) -> None:
+        """Write what attempts say of themselves that have run for longer than a beat, with one statement per model."""
         before, outages = time.monotonic() - self._interval, Outages()
-        news = [claim for claim in self._held() if news_of(claim) and not claim.finished]
+        news = [claim for claim in self._held() if has_news(claim) and not claim.finished]
         for operations, claims in _by_model([claim for claim in news if claim.started < before]).items():
             with outages.noted(operations.alias), operations.scope.enter(), operations.transaction():
-                write_progress(operations, claims)
+                write_news(operations, claims)
         outages.raise_first()
 
     def _work(self) -> None:
@@ -152,7 +152,7 @@ class Heartbeat:
         self.connections.update((alias, connections[alias]) for alias in self._aliases)
         self._live()
         while not self._stopped.wait(self._pause()):
-            self._live(self.beat, self.show_progress)
+            self._live(self.beat, self.show_news)
         self._reach(self._presence.leave)
         connections.close_all()
 

@@ -91,15 +91,13 @@ def carry_out(request: dict[str, Any], say: Say) -> Any:
 
 @contextmanager
 def _saying(claim: Any, say: Say) -> Iterator[None]:
-    """Tell the worker how far the attempt is, from a thread: the action may hold this one."""
+    """Tell the worker what the attempt says of itself, from a thread: the action may hold this one."""
     # Imported by name, as above.
-    over, progress = threading.Event(), import_module("stator.rows.progress")
+    over, news = threading.Event(), import_module("stator.rows.news")
 
     def work() -> None:
         while not over.wait(SAY_EVERY):
-            if latest := progress.news_of(claim):
-                progress.SHOWN.note(claim, latest)
-                say({"reached": list(latest)})
+            news.send_news(claim, say)
 
     thread = threading.Thread(target=work, name="tasks-progress", daemon=True)
     thread.start()

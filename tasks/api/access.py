@@ -11,7 +11,7 @@ from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
-from stator.models import progress_of, shown_key
+from stator.models import how_far, shown_key
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.lookups import Found, look_up
@@ -155,7 +155,7 @@ def note_progress(tasks: Iterable[Any], using: str) -> None:
     claims = {
         (task._meta.label_lower, str(task.pk)): task.state_claim for task in tasks if task.state_claim is not None
     }
-    found = progress_of(using, claims)
+    found = how_far(using, claims)
     for task in tasks:
         if progress := found.get((task._meta.label_lower, str(task.pk))):
             task.looked_up_progress = progress.as_dict()

@@ -29,7 +29,6 @@ from tasks.api.schemas import (
     HeldIn,
     HeldManyOut,
     HeldOut,
-    HeldProgressIn,
     KeptIn,
     ReasonIn,
     ReleaseIn,
@@ -161,7 +160,7 @@ def _ended_many(
 @router.at("POST", "tasks/{int:pk}/claim/verify", CLAIM, HeldOut, "Check that a claim is held", 409)
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
-    return _verified(held_by(request, pk, payload))
+    return verified(held_by(request, pk, payload))
 
 
 @router.at("POST", "tasks/{int:pk}/claim/heartbeat", CLAIM, HeldOut, "Extend a claim", 409)
@@ -169,19 +168,9 @@ def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, o
     """Extend the lease, counted from now, but never past the timeout of the task."""
     held = held_by(request, pk, payload)
     if (reached := payload.progress) is not None:
-        held.progress(reached.done, reached.total, reached.text)
+        held.take_news("reached", reached.done, reached.total, reached.text)
     held.heartbeat(payload.lease, unexpected=payload.unexpected)
     return _held_out(held, held.lease)
-
-
-@router.at("PUT", "tasks/{int:pk}/claim/progress", CLAIM, HeldOut, "Say how far the work is", 409)
-def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str, object]:
-    """Store how far the work is, for those who look, without a longer lease. A heartbeat can carry it as well."""
-    held = held_by(request, pk, payload)
-    found = _verified(held)
-    held.progress(payload.done, payload.total, payload.text)
-    held.show_progress()
-    return found
 
 
 @router.at("POST", "tasks/{int:pk}/claim/resolve", CLAIM, EndedOut, "End a claim: success", 409, 413)
@@ -227,7 +216,7 @@ def held_by(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
     return of_row(task, payload.token, task.holder)
 
 
-def _verified(held: TaskClaim) -> dict[str, object]:
+def verified(held: TaskClaim) -> dict[str, object]:
     """Return the answer for a claim that stands; raise ``LeaseLost`` if it has ended."""
     held.verify()
     return _held_out(held, seconds_of(held.task.state_locked_until - held.task.queue.read_at))

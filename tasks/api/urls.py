@@ -18,6 +18,7 @@ import stator
 from tasks.api import batches, claims, errors, objects, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 from tasks.api.server import give_connections_back
+from tasks.extensions.progress import api as progress
 from tasks.extensions.steps import api as steps
 
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
@@ -36,6 +37,7 @@ api = NinjaAPI(
 errors.register(api)
 for router in (
     queues.router, publishing.router, batches.router, claims.router,
+    progress.router,  # tasks.extensions.progress
     steps.router,  # tasks.extensions.steps
     searching.router, schedules.router, objects.router,
 ):  # fmt: skip

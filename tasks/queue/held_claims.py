@@ -18,6 +18,7 @@ from stator.exceptions import LeaseLost
 from stator.models import remembered
 from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
+from tasks.extensions.progress.claims import SaysProgress
 from tasks.extensions.steps.claims import DoesSteps
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
@@ -42,6 +43,7 @@ HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField
 
 
 class TaskClaim(
+    SaysProgress,  # tasks.extensions.progress
     DoesSteps,  # tasks.extensions.steps
     LoopClaim,
 ):
@@ -77,13 +79,9 @@ class TaskClaim(
         if not self._claim.still_mine():
             raise self._lost()
 
-    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Say how far the work is; the next heartbeat writes it, so call this as often as you like."""
-        self._claim.progress(done, total, text)
-
-    def show_progress(self) -> None:
-        """Write how far the work is now, without a heartbeat."""
-        self._claim.show_progress()
+    def take_news(self, name: str, *values: object) -> None:
+        """Remember what the work says of itself; the next heartbeat writes it."""
+        self._claim.take_news(name, *values)
 
     def note_error(self) -> None:
         """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""
@@ -118,7 +116,7 @@ class TaskClaim(
             if unexpected:
                 self.unexpected_errors = self._count_error()
             self._note_hold(sent, *held)
-        self.show_progress()
+        self._claim.show_news()
 
     def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: object) -> None:
         for name, value in zip(FOLLOWED, followed, strict=True):

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q, QuerySet
 
-from stator.models import MomentField, Now, Progress, StateField, StatorModel
+from stator.models import MomentField, Now, Portion, StateField, StatorModel
 from tasks.messages import NAME_LENGTH
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TERMINAL
@@ -86,9 +86,9 @@ class BatchRow(StatorModel):
         return {"total": sum(found.values()), **found}
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> Portion:
         """How many of its tasks have ended, for a bar."""
         counts = self.counts()
         said = [f"{counts[state]:,} {state}" for state in ("errored", "canceled") if counts[state]]
         ended = sum(counts[state] for state in TERMINAL)
-        return Progress(done=ended, total=counts["total"] or None, text=", ".join(said))
+        return Portion(done=ended, total=counts["total"] or None, text=", ".join(said))

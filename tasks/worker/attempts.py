@@ -435,7 +435,7 @@ async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginn
     }  # fmt: skip
     beginning.is_marked = False
     process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
-    process.reached = context.progress
+    process.reached = partial(context.claim.take_news, "reached")
     try:
         answer = await _in_thread(partial(answer_of, process, request), settings, beginning)
         if "log" in answer:

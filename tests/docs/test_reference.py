@@ -22,6 +22,7 @@ from stator.metrics import GAUGES
 from stator.querysets import OperatorQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
+from stator.worker.measures import further
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
@@ -145,7 +146,7 @@ def test_every_metric_is_named_and_no_other() -> None:
     root = DOCS.parent / "stator"
     of_processes = re.findall(r'"(stator_\w+)"', (root / "worker" / "measures.py").read_text())
     documented = {name for name in named(section("Metrics and probes")) if name.startswith("stator_")}
-    assert {*GAUGES, *of_processes} == documented
+    assert {*GAUGES, *of_processes, *(counts.name for counts in further())} == documented
 
 
 def test_every_check_is_named() -> None:

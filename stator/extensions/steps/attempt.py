@@ -26,12 +26,12 @@ from stator.db.repeat import retried
 from stator.db.retry import is_outage
 from stator.db.values import Row
 from stator.exceptions import LeaseLost, StepRefused
+from stator.extensions.progress.models import REACHED, Reached
 from stator.extensions.steps.models import STEP_LENGTH, Step, steps_of_visit
 from stator.graph.kept import Kept
 from stator.querysets import HeldClaim, running_part
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
-from stator.rows.progress import REACHED, Reached
 from stator.statements import Parameter, Statement, StatementCache, selecting
 
 Result = TypeVar("Result")

@@ -23,7 +23,7 @@ from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
-from stator.rows.progress import SHOWN, news_of
+from stator.rows.news import send_news
 from stator.rows.workers import give_name
 from stator.scopes import Scope
 from stator.worker.around import calls_of, end_extensions
@@ -94,7 +94,7 @@ async def _attempt_all(
         reading = asyncio.create_task(reader.readline())
         waits = partial(asyncio.wait, [answering, reading], timeout=SAY_EVERY, return_when=asyncio.FIRST_COMPLETED)
         while not (await waits())[0]:
-            attempt.say_progress()
+            attempt.send_news()
         if not answering.done() and not await reading:
             # The worker is gone.
             await attempt.hand_back()
@@ -175,11 +175,10 @@ class IsolatedAttempt:
             attempted = await thread.run(attempt_sync, [claim], calls)
         return await self._record(attempted, thread)
 
-    def say_progress(self) -> None:
-        """Tell the worker how far the attempt is, if it has said so since the last time; the worker writes it."""
-        if (claim := self._claim) and (latest := news_of(claim)):
-            SHOWN.note(claim, latest)
-            self._say({"reached": list(latest)})
+    def send_news(self) -> None:
+        """Tell the worker what the attempt has said of itself since the last time; the worker writes it."""
+        if claim := self._claim:
+            send_news(claim, self._say)
 
     async def hand_back(self) -> None:
         """Release the row: the end of its worker is no crash of this attempt, which counts if it has begun."""

@@ -9,9 +9,9 @@ from django.test import Client
 
 from stator.admin import StatorAdmin
 from stator.explain.kinds import kind_of
+from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Pause, Report, Worker
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.progress import keep_progress, reached
 from stator.rows.workers import worker_of
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace

@@ -7,8 +7,8 @@ from django.test import Client
 from django.utils import timezone
 
 from stator.admin import graphs
+from stator.extensions.progress.models import keep_progress, reached
 from stator.models import Depth, History, Stats
-from stator.rows.progress import keep_progress, reached
 from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
 from tests.stator.making import ago, put
 from tests.testapp.operators import Parcel

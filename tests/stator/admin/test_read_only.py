@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from stator.admin import read_only
+from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Report
 from stator.rows.clock import moment_text
-from stator.rows.progress import keep_progress, reached
 from tests.stator.admin.overviews import WORKER, held, worker
 from tests.stator.admin.test_filters import listed
 from tests.stator.making import put

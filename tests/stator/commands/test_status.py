@@ -7,8 +7,8 @@ import pytest
 
 from stator.commands import status
 from stator.explain.kinds import kind_of
+from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Report, Worker
-from stator.rows.progress import keep_progress, reached
 from stator.rows.workers import worker_of
 from tests.stator.commands.errands import LABEL, asked, held, refused, run, undo_line
 from tests.stator.making import ago, change, put, raw

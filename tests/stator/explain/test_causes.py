@@ -12,13 +12,13 @@ from django.db import connection
 
 from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
+from stator.extensions.progress.models import keep_progress, reached
 from stator.graph import State
 from stator.metrics import SiteMetrics
 from stator.models import Pause, Report, Worker
 from stator.overview.survey import problems, survey, surveys
 from stator.rows import columns
 from stator.rows.clock import moment_text
-from stator.rows.progress import keep_progress, reached
 from stator.rows.versions import graphs_published
 from tests.queries import unbounded
 from tests.stator.admin.overviews import WORKER, failing, held, worker

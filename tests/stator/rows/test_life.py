@@ -321,7 +321,7 @@ def fail_an_attempt(one):
 def say_progress(one):
     [claim] = [claim for claim in claim_all(operations_of(type(one))) if claim.pk == one.pk]
     claim.progress(1, 2)
-    claim.show_progress()
+    claim.show_news()
     claim.operations.release_token(claim.token)
 
 

@@ -323,7 +323,7 @@ def test_databases_whose_inserts_return_nothing_record_in_two_statements(monkeyp
 def test_steps_that_are_done_and_the_one_that_runs_are_explained():
     def look(order):
         order.stator.step("reserve", noted(order, "reserve"))
-        order.stator.step("charge", lambda: (order.stator.show_progress(), scripts["got"].extend(order.explain()))[:0])
+        order.stator.step("charge", lambda: (order.stator.show_news(), scripts["got"].extend(order.explain()))[:0])
         raise ValueError
 
     order = scripted(look)

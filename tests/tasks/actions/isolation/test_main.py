@@ -11,9 +11,9 @@ from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
 from stator import claims
+from stator.extensions.progress.models import REACHED, reached
 from stator.graph.outcomes import Released
 from stator.models import Report
-from stator.rows.progress import REACHED, reached
 from tasks.actions import isolated, isolation
 from tasks.actions.isolated import answer_to
 from tasks.actions.isolation import answer_of, process_for_action

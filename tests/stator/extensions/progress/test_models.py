@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from stator.explain import explain
+from stator.extensions.progress.models import reached
 from stator.models import Progress
-from stator.rows.progress import reached
 from stator.rows.transitions import move_rows
 from stator.worker.heartbeat import Heartbeat
 from tests.stator.making import change, claim_all, operations_of, put, raw
@@ -27,7 +27,7 @@ def begun(age=60.0):
 
 
 def beat(*claims):
-    Heartbeat(lambda: list(claims), list, 5.0, SimpleNamespace()).show_progress()
+    Heartbeat(lambda: list(claims), list, 5.0, SimpleNamespace()).show_news()
 
 
 def said(claim):

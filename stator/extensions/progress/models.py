@@ -1,6 +1,6 @@
 """How far running attempts are: what an attempt says, and the row that shows it to others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,6 +11,8 @@ from stator.graph.options import is_number
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH
+from stator.rows.news import HowFar, News
+from stator.rows.record_tables import RecordTable, add_record_table
 from stator.rows.reports import conflict_target
 from stator.texts import bounded, text_of
 
@@ -25,7 +27,7 @@ class Reached(NamedTuple):
     text: str = ""
 
 
-class Progress(Model):
+class Progress(HowFar, Model):
     """How far the attempt on one object is, as its worker wrote it at a heartbeat.
 
     ``claim``: the token of the attempt. The row counts only while the object has this claim, so nothing is written when
@@ -41,27 +43,13 @@ class Progress(Model):
     text = CharField(max_length=TEXT_LENGTH, blank=True)
 
     class Meta:
+        app_label = "stator"
         verbose_name_plural = "progress"
         constraints = [UniqueConstraint(fields=["model_label", "object_pk"], name="stator_progress_one_per_object")]
         indexes = [Index(fields=["at"], name="stator_progress_at")]
 
     def __str__(self) -> str:
         return f"{self.model_label} {self.object_pk}: {self.described}"
-
-    @property
-    def percent(self) -> int | None:
-        """How much is done, from 0 to 100; None without a total."""
-        return int(100 * min(1.0, self.done / self.total)) if self.total else None
-
-    @property
-    def described(self) -> str:
-        """The numbers and the text as one phrase: ``40 of 100 (40 %), page 40 of 100``."""
-        of = f" of {_number(self.total)} ({self.percent} %)" if self.total else ""
-        return f"{_number(self.done)}{of}{', ' if self.text else ''}{self.text}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the progress for JSON."""
-        return {"done": self.done, "total": self.total, "percent": self.percent, "text": self.text}
 
 
 def reached(done: float, total: float | None = None, text: str = "") -> Reached:
@@ -95,27 +83,6 @@ REACHED = Kept[Reached | None]("reached", None)
 SHOWN = Kept[Reached | None]("shown", None)
 
 
-def say(claim: Any, done: float, total: float | None, text: str) -> None:
-    """Remember how far an attempt says it is; raise ``ValueError`` for numbers that no bar can show."""
-    REACHED.note(claim, reached(done, total, text))
-
-
-def news_of(claim: Any) -> Reached | None:
-    """Return how far an attempt is, if it has said so since that was last shown."""
-    latest = REACHED.of(claim) if claim.kept else None
-    return None if latest is SHOWN.of(claim) else latest
-
-
-def write_progress(operations: Any, claims: Iterable[Any]) -> None:
-    """Write how far attempts on rows of one model are: of those that have said so since the last time."""
-    news = [(claim, latest) for claim in claims if (latest := news_of(claim))]
-    if not news:
-        return
-    keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
-    for claim, latest in news:
-        SHOWN.note(claim, latest)
-
-
 def progress_of(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tuple[str, str], Progress]:
     """Return how far attempts are, of those that said so, by the label and the key of their objects.
 
@@ -129,5 +96,35 @@ def progress_of(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tupl
     return {key: row for key, row in found.items() if claims.get(key) == row.claim}
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+class ProgressNews(News):
+    """How far the attempt is."""
+
+    name = "reached"
+    model = Progress
+
+    def say(self, claim: Any, done: float, total: float | None = None, text: str = "") -> None:
+        """Remember how far an attempt says it is; raise ``ValueError`` for numbers that no bar can show."""
+        REACHED.note(claim, reached(done, total, text))
+
+    def of(self, claim: Any) -> Reached | None:
+        """Return how far an attempt is, if it has said so since that was last shown."""
+        latest = REACHED.of(claim)
+        return None if latest is SHOWN.of(claim) else latest
+
+    def shown(self, claim: Any, said: Any) -> None:
+        """Note what has been shown."""
+        SHOWN.note(claim, said)
+
+    def write(self, operations: Any, news: Collection[tuple[Any, Any]]) -> None:
+        """Write how far these attempts are."""
+        keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
+
+    def read(self, using: str, claims: Mapping[tuple[str, str], UUID]) -> Mapping[tuple[str, str], HowFar]:
+        """Return how far attempts are."""
+        return progress_of(using, claims)
+
+
+NEWS_OF_ATTEMPTS = ProgressNews()
+
+
+add_record_table(RecordTable(model=Progress, aged="at", kept="workers", of_life=True))

@@ -1,0 +1,1 @@
+"""The progress of tasks that named workers hold."""
