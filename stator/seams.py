@@ -51,6 +51,7 @@ class Extension:
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
     ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
+    ``upkeep``: the paths of :class:`~stator.worker.duties.Upkeep` values, done with each prune of the own tables.
     ``followers``: the paths of subclasses of :class:`~stator.rows.followers.Follower`, which say what follows when rows
     move, whoever moves them; imported in the same way.
     ``effects``: the paths of subclasses of :class:`~stator.db.effects.Effect`, which say what the record of outcomes
@@ -69,6 +70,7 @@ class Extension:
     name: str
     conditions: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
+    upkeep: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
     around: "Callable[[Settings, str, State], Around | None]" = lambda settings, label, state: None

@@ -58,6 +58,7 @@ LOADED_BY_NAME = {
     ("batteries", "path"),
     ("admin", "_path"),
     ("db.sweeps", "table.sweep"),
+    ("worker.duties", "path"),
     ("worker.measures", "path"),
     ("commands", "path"),
     # The settings of this very process.

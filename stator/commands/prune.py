@@ -10,7 +10,7 @@ from stator.conf import load_settings
 from stator.db import operations_for, own_tables
 from stator.db.interface import new_worker_id
 from stator.rows.meta import by_database
-from stator.worker.duties import retention_of
+from stator.worker.duties import retention_of, upkeeps
 
 HELP = (
     "Delete reports, history, statistics, and rows of ended workers and ended pauses that are past their retention. "
@@ -27,23 +27,28 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Options) -> Answer:
     """Prune; return how many rows were deleted, partitions changed, samples thinned, and statistics merged."""
-    deleted, changed, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int](), dict[str, int]()
+    deleted, changed = dict[str, int](), dict[str, int]()
+    kept: dict[str, dict[str, int]] = {upkeep.name: {} for upkeep in upkeeps()}
     ages = retention_of(load_settings())
     for alias, models in by_database(models_of([]), options["database"]).items():
         changed[alias] = own_tables.maintain_partitions(alias, **ages)
         deleted[alias] = own_tables.prune_all(alias, AT_ONCE, **ages)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
-        thinned[alias] = _until_done(partial(own_tables.thin, operations))
-        merged[alias] = _until_done(partial(own_tables.merge_stats, operations))
+        for upkeep in upkeeps():
+            kept[upkeep.name][alias] = _until_done(partial(upkeep.of, operations))
     lines = [f"{count:,} rows deleted from {alias}" for alias, count in deleted.items()]
     lines += [f"{count:,} partitions made or dropped in {alias}" for alias, count in changed.items() if count]
-    lines += [f"{count:,} samples of the queue thinned in {alias}" for alias, count in thinned.items() if count]
-    lines += [f"{count:,} rows of statistics merged in {alias}" for alias, count in merged.items() if count]
-    return Answer({"deleted": deleted, "partitions": changed, "thinned": thinned, "merged": merged}, lines)
+    lines += [
+        f"{count:,} {upkeep.said} in {alias}"
+        for upkeep in upkeeps()
+        for alias, count in kept[upkeep.name].items()
+        if count
+    ]
+    return Answer({"deleted": deleted, "partitions": changed, **kept}, lines)
 
 
 def _until_done(step: Callable[..., int]) -> int:
     total = 0
-    while done := step(limit=AT_ONCE):
+    while done := step(AT_ONCE):
         total += done
     return total

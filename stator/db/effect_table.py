@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from stator.db.counted_attempts import CountedAttempts
 from stator.db.effects import Effect, Store
 from stator.db.followed_moves import FollowedMoves
-from stator.db.history import KeptHistory, KeptReports
 from stator.db.program_claims import AllOrNone
 from stator.db.saved_fields import SavedFields
 
 # Saved fields are columns of the row, and what an app keeps may be copied from it.
-OF_ROWS: tuple[type[Effect], ...] = (AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports)
+OF_ROWS: tuple[type[Effect], ...] = (AllOrNone, SavedFields)
 FOLLOWING: tuple[type[Effect], ...] = (FollowedMoves,)
 
 

@@ -64,7 +64,7 @@ RECORD_TABLES = [
     ),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
-    RecordTable(model=Before, privileges=(), labelled=False),
+    RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.prune.OVER"),
 ]  # fmt: skip
 
 

@@ -161,13 +161,31 @@ def _note_pruned(operations: Operations) -> None:
 
 
 def _prune(operations: Operations, limit: int) -> int:
-    """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
+    """Delete rows past their retention, and do the upkeep of extensions, of all models."""
     maintain(operations, limit)
     with operations.transaction():
         deleted = own_tables.prune(
             operations.alias, limit, **retention_of(operations.settings), counts=_pruned[operations.scope]
         )
-    return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
+    return max([deleted, *(upkeep.of(operations, limit) for upkeep in upkeeps())])
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What is done with the table of an extension beside the deletion of old rows, up to a limit.
+
+    ``name`` and ``said``: what ``stator prune`` calls the rows, in JSON and in its lines.
+    """
+
+    name: str
+    said: str
+    of: Callable[[Operations, int], int]
+
+
+@cache
+def upkeeps() -> tuple[Upkeep, ...]:
+    """Return the upkeep of extensions, in the order of their table."""
+    return tuple(import_string(path) for extension in extensions() for path in extension.upkeep)
 
 
 def maintain(operations: Operations, limit: int) -> None:

@@ -1,10 +1,13 @@
-"""The sample of how many objects wait."""
+"""The sample of how many objects wait, and what is done with old samples and statistics."""
 
-from stator.db import own_tables
-from stator.worker.duties import Duty, When, all_rows
+from stator.extensions.stats.chores import merge_stats, sample_depths, thin
+from stator.worker.duties import Duty, Upkeep, When, all_rows
 
 # The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.
 COUNTED = 100_000
 
 # For all models of a scope in one transaction.
-SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, parts=all_rows, when=When.TOGETHER)
+SAMPLE = Duty("sample_depths", sample_depths, COUNTED, parts=all_rows, when=When.TOGETHER)
+
+THIN = Upkeep("thinned", "samples of the queue thinned", thin)
+MERGE = Upkeep("merged", "rows of statistics merged", merge_stats)

@@ -6,10 +6,11 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection
 
-from stator.db import chores, own_tables
+from stator.db import chores
 from stator.db.locks import WAIT, limit_waits, together
 from stator.db.probe import look
 from stator.db.retry import is_lock_timeout
+from stator.extensions.stats import chores as of_stats
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker.executor import LOCKED_OUT, attempt_sync
 from tests.stator.making import automatic, operations_of, put, row
@@ -67,7 +68,7 @@ STEPS = {
     "mark ready": lambda operations, claim: chores.mark_ready(operations, 10),
     "settle": lambda operations, claim: chores.settle(operations, 10),
     "time out": lambda operations, claim: operations.move_rows(operations.rows, "new", StepGraph.done, 10),
-    "sample": lambda operations, claim: own_tables.sample_depths(operations, limit=10),
+    "sample": lambda operations, claim: of_stats.sample_depths(operations, limit=10),
 }
 
 

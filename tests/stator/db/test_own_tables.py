@@ -6,6 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db import own_tables
+from stator.extensions.stats import chores as of_stats
 from stator.models import Depth, History, Report, Stats
 from stator.rows.statistics import MERGED
 from tests.stator.making import ago, at_once, locked_elsewhere, operations_of, put
@@ -23,8 +24,8 @@ def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for to, handled in (("done", 40), ("stalled", 2), ("", 7)):
         Stats.objects.create(model_label="testapp.step", hour=hour, source="new", to=to, handled=handled)
-    own_tables.sample_depths(operations, limit=100)
-    own_tables.sample_depths(operations, limit=100)
+    of_stats.sample_depths(operations, limit=100)
+    of_stats.sample_depths(operations, limit=100)
     depth = Depth.objects.get()
     assert (depth.model_label, depth.queued, depth.failing) == ("testapp.step", 2, 1)
     # None, if an hour has begun meanwhile.
@@ -36,7 +37,7 @@ def test_samples_of_all_models_of_a_database_are_kept_by_one_statement(make):
     put(Step)
     models = make(), make(Rest)
     with CaptureQueriesContext(connection) as asked:
-        own_tables.sample_depths(*models, limit=100)
+        of_stats.sample_depths(*models, limit=100)
     inserts = [each["sql"] for each in asked if each["sql"].startswith("INSERT")]
     assert len(inserts) == 1
     assert sorted(Depth.objects.values_list("model_label", "queued")) == [("testapp.rest", 0), ("testapp.step", 1)]
@@ -81,38 +82,38 @@ def test_shards_of_an_hour_that_is_over_become_one_row(operations):
     add(5, 300, 5, seconds=4.0, longest=3.5)
     add(5, 7, 1, to="")
     add(4, 1, 100)
-    assert own_tables.merge_stats(operations, 100) == 4
+    assert of_stats.merge_stats(operations, 100) == 4
     assert kept() == [
         (hour(5), "", MERGED, 1, 0, 0.0, 0.0),
         (hour(5), "done", MERGED, 15, 2, 12.0, 3.5),
         (hour(4), "done", MERGED, 100, 0, 0.0, 0.0),
     ]
-    assert own_tables.merge_stats(operations, 100) == 0
+    assert of_stats.merge_stats(operations, 100) == 0
 
 
 def test_this_hour_and_the_one_before_are_left_to_workers(operations):
     add(0, 1, 10)
     add(1, 2, 10)
-    assert own_tables.merge_stats(operations, 100) == 0
+    assert of_stats.merge_stats(operations, 100) == 0
     assert [row[2] for row in kept()] == [2, 1]
 
 
 def test_count_that_comes_late_is_added_to_the_merged_row(operations):
     add(5, 1, 10)
     add(5, 2, 20)
-    own_tables.merge_stats(operations, 100)
+    of_stats.merge_stats(operations, 100)
     add(5, 1, 7)
-    assert own_tables.merge_stats(operations, 100) == 2
+    assert of_stats.merge_stats(operations, 100) == 2
     assert kept() == [(hour(5), "done", MERGED, 37, 0, 0.0, 0.0)]
 
 
 def test_many_shards_are_merged_in_bounded_steps(operations, monkeypatch):
-    monkeypatch.setattr(own_tables, "PARTS", 10)
+    monkeypatch.setattr(of_stats, "PARTS", 10)
     Stats.objects.bulk_create(
         Stats(model_label=LABEL, hour=hour(5), source="new", to="done", shard=shard, handled=1) for shard in range(35)
     )
     passes = 0
-    while own_tables.merge_stats(operations, 5):
+    while of_stats.merge_stats(operations, 5):
         passes += 1
     assert passes == 4
     assert kept() == [(hour(5), "done", MERGED, 35, 0, 0.0, 0.0)]
@@ -124,11 +125,11 @@ def test_workers_that_merge_at_once_lose_no_count(operations):
             add(back, shard, 1)
 
     def merge():
-        while own_tables.merge_stats(operations_of(Step, "vendor"), 20):
+        while of_stats.merge_stats(operations_of(Step, "vendor"), 20):
             pass
 
     at_once(*[merge] * 4)
-    while own_tables.merge_stats(operations, 100):
+    while of_stats.merge_stats(operations, 100):
         pass
     assert [row[2:4] for row in kept()] == [(MERGED, 8)] * 10
 
@@ -138,5 +139,5 @@ def test_row_that_somebody_holds_is_left_with_its_others(operations):
     add(5, 1, 10)
     held = add(5, 2, 20)
     with locked_elsewhere(held):
-        assert own_tables.merge_stats(operations, 100) == 0
-    assert own_tables.merge_stats(operations, 100) == 2
+        assert of_stats.merge_stats(operations, 100) == 0
+    assert of_stats.merge_stats(operations, 100) == 2

@@ -6,7 +6,7 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
-from stator.db import own_tables
+from stator.extensions.stats import chores as of_stats
 from stator.models import Depth, Stats
 from stator.overview.flow import flows
 from tests.stator.making import ago, at_once
@@ -38,7 +38,7 @@ def kept(label=LABEL):
 def thin_all(operations, limit=1000):
     """How many samples each pass looked at."""
     passes = []
-    while thinned := own_tables.thin(operations, limit):
+    while thinned := of_stats.thin(operations, limit):
         passes.append(thinned)
         assert len(passes) < 100, passes
     return passes
@@ -77,7 +77,7 @@ def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operat
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch, order):
-    monkeypatch.setattr(own_tables, "PARTS", 10)
+    monkeypatch.setattr(of_stats, "PARTS", 10)
     samples(hour(5), *range(50)[::order])
     thin_all(operations)
     assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]

@@ -10,8 +10,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from stator import claims as program_claims
-from stator.db import chores, ordering, own_tables
+from stator.db import chores, ordering
 from stator.db.probe import look, overdue
+from stator.extensions.stats import chores as of_stats
 from stator.graph.outcomes import Waiting
 from stator.rows.claimable import Crashes
 from stator.statements import Statement
@@ -126,7 +127,7 @@ CASES = {
     "time out": (lambda operations: chores.time_out(operations, 1000), "st_rest_"),
     "delete": (lambda operations: chores.delete_due(operations, 1000), "st_rest_"),
     "look": (look, "st_"),
-    "sample the queue": (lambda operations: own_tables.sample_depths(operations, limit=1000), "st_ready_"),
+    "sample the queue": (lambda operations: of_stats.sample_depths(operations, limit=1000), "st_ready_"),
 }
 
 
