@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Field, Q, UUIDField
 
 from stator.db import claims, sql
@@ -181,7 +182,8 @@ class StatementClaim:
         )
 
     def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
-        return statement.bind(self._compiler.connection, {**values, TOKEN: token, "part": self._operations.part})
+        operations = self._operations
+        return statement.bind(connections[operations.alias], {**values, TOKEN: token, "part": operations.part})
 
     def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
         """Return the instances of claimed rows, in their order or in the order of a ``turn``.
@@ -194,7 +196,8 @@ class StatementClaim:
         rows = [row for row in rows if row[claim_at] is not None]
         rows = compiler.in_turn(rows, by_age=turn.by_age) if turn else rows
         cells = [row[:-1] for row in rows] if placed else rows
-        instances = load_all(compiler.model, compiler.connection, compiler.names, cells, compiler.converters)
+        connection = connections[self._operations.alias]
+        instances = load_all(compiler.model, connection, compiler.names, cells, compiler.converters)
         if placed:
             for instance, row in zip(instances, rows, strict=True):
                 instance.__dict__[PLACE] = row[-1]
@@ -335,9 +338,10 @@ class PostgresqlClaims(claims.Claims):
         super().__init__(operations)
         self.compiler = compiler
         self._ways: dict[type[StatementClaim], StatementClaim] = {}
+        self._fair_by = operations.fair_by
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
-        way = way_to_claim(self._operations, crashes)
+        way = self._way(crashes)
         if way is None:
             return super()._claim_rows(states, limit, token, crashes)
         turn = self.lines.next(states) if crashes is Crashes.NONE else Turn()
@@ -345,17 +349,16 @@ class PostgresqlClaims(claims.Claims):
             self._ways[way] = way(self._operations, self.compiler)
         return self._ways[way].claim(Wanted(states, limit, token, crashes, turn))
 
-
-def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClaim] | None:
-    """Return the way to claim rows now; None if the statements for every database have to do it."""
-    options, fair_by = operations.options, operations.fair_by
-    picked = options.then or operations.conditions.rows()
-    if operations.conditions.withhold or operations.model._meta.parents or (picked and fair_by):
-        # Such models have columns in several tables or conditions on other tables.
-        return None
-    if picked:
-        return FilteredClaim
-    return FairClaim if fair_by and crashes is Crashes.NONE else OrderedClaim
+    def _way(self, crashes: Crashes) -> type[StatementClaim] | None:
+        """Return the way to claim rows now; None if the statements for every database have to do it."""
+        operations = self._operations
+        picked = operations.options.then or operations.conditions.rows()
+        if operations.conditions.withhold or operations.model._meta.parents or (picked and self._fair_by):
+            # Such models have columns in several tables or conditions on other tables.
+            return None
+        if picked:
+            return FilteredClaim
+        return FairClaim if self._fair_by and crashes is Crashes.NONE else OrderedClaim
 
 
 _number_of_turn = itemgetter(-1)

@@ -32,7 +32,7 @@ from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
 from stator.rows.meta import column_of
-from stator.rows.priorities import priority_of
+from stator.rows.priorities import Priority, priority_of
 from stator.rows.state_column import USUAL_NAME, state_field
 from stator.statements import Parameter, Placeholder, Statement
 
@@ -123,10 +123,14 @@ class Compiler:
         """Their columns as a list, each with the table's name."""
         return ", ".join(f"{self.table}.{self.quote(field.column)}" for field in self.fields)
 
+    @cached_property
+    def _priority(self) -> Priority | None:
+        return priority_of(self.model)
+
     @property
     def priority(self) -> str:
         """The number of the priority as the beginning of an ORDER BY; "" if the model has none."""
-        found = priority_of(self.model)
+        found = self._priority
         return f"{found.sql(f'{self.table}.{self.quote(found.field.column)}')}, " if found else ""
 
     def field(self, name: Any) -> Any:
@@ -238,7 +242,7 @@ class Compiler:
         wanted = (self._pk_field.attname, "state_next_attempt", "state_changed")
         key, due, changed = (names.index(name) for name in wanted)
         turns: list[Any] = [(row[due] or row[changed], row[key], row) for row in rows]
-        if (priority := priority_of(self.model)) and not by_age:
+        if (priority := self._priority) and not by_age:
             at = self.fields.index(priority.field)
             turns = [(priority.place(row[at]), *turn) for turn, row in zip(turns, rows, strict=True)]
         try:

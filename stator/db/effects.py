@@ -21,12 +21,15 @@ class Act(Protocol):
     """What happens to rows: outcomes of one kind, or a move without a handler, which has no claims and no outcomes.
 
     ``edge``: the names of the state that the rows leave and of the one that they enter, see ``OutcomeBatch.to``.
+    ``quiet``: nothing is to be told of it beside its edge, as of most outcomes of handlers.
     ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler. ``note``: what a program
     says of the ends of its claims, for the effects of its app. ``at_once``: one statement is to write all of them.
     """
 
     @property
     def edge(self) -> tuple[str, str]: ...
+    @property
+    def quiet(self) -> bool: ...
     @property
     def ended(self) -> Sequence[tuple[Any, Outcome]]: ...
     @property
@@ -64,7 +67,7 @@ class RowsMove:
 
     ended = claims = outcomes = saves = ()
     moved = True
-    released = begun = failed = computed = may_go_on = False
+    quiet = released = begun = failed = computed = may_go_on = False
     note = at_once = None
 
 
@@ -127,8 +130,8 @@ class Effect:
     """What one feature writes beside rows. A subclass defines what it has of these methods.
 
     ``tells``: :meth:`write` needs the seconds that each row had been in the state that it left.
-    ``picky``: the part leaves out rows that need more than one statement. ``follows``: it is written after what an app
-    keeps, as it may lock and write other rows.
+    ``picky``: its answer depends on the rows, and the part leaves out those that need more than one statement.
+    ``follows``: it is written after what an app keeps, as it may lock and write other rows.
     """
 
     tells = False
@@ -146,7 +149,10 @@ class Effect:
         return cls(store)
 
     def wants(self, act: Act) -> Hashable:
-        """Return None if there is nothing to write, ``AFTER``, or a key of the part that the statement takes."""
+        """Return None if there is nothing to write, ``AFTER``, or a key of the part that the statement takes.
+
+        It is asked once about all ``quiet`` acts along an edge, unless an effect of the model is ``picky``.
+        """
         raise NotImplementedError
 
     def part(self, act: Act, answer: Hashable) -> Part:

@@ -61,7 +61,7 @@ def loader_of(model: Any) -> Load:
     """Return a function that makes an instance of ``(alias, names, row)``. Call it per batch: receivers come and go."""
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return model.from_db
-    new, watches, own = model.__new__, bool(options_of(model).reconcile_on), state_field(model).attname
+    new, watches, own = model.__new__, bool(options_of(model).reconcile_on), model._state_field.attname
 
     def load(alias: str, names: list[str], row: Sequence[object]) -> Instance:
         instance = new(model)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
@@ -274,6 +274,7 @@ class OutcomeBatch:
     ``outcome``: the first outcome; all outcomes have its type and, if they are moves, its state.
     ``source``: the state that the rows leave.
     ``to``: the name of the state that they enter, "" if they stay, or ``RELEASED`` or ``INTERRUPTED``.
+    ``edge``: the names of both.
     ``moved``: the rows enter another state.
     ``released``: the attempts have no result.
     ``begun``: the attempts have begun, and count.
@@ -281,6 +282,7 @@ class OutcomeBatch:
     ``outcomes``: each of the outcomes once.
     ``saves``: the fields that get values in some outcomes.
     ``computed``: some of these values are expressions for the database.
+    ``quiet``: the claims have kept nothing, the outcomes have no data, and nobody says anything of them.
     ``note``: what a program says of these ends. ``at_once``: its condition for them, if one statement is to write all.
     """
 
@@ -290,6 +292,7 @@ class OutcomeBatch:
     outcome: Outcome
     source: State
     to: str
+    edge: tuple[str, str]
     moved: bool
     released: bool
     begun: bool
@@ -297,6 +300,7 @@ class OutcomeBatch:
     outcomes: list[Outcome]
     saves: tuple[str, ...]
     computed: bool
+    quiet: bool
     note: Any = None
     at_once: AtOnce | None = None
     # Handlers give no reasons for moves.
@@ -309,9 +313,11 @@ class OutcomeBatch:
         outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
         failed = any(outcome.failure is not None for outcome in outcomes)
         first, outcome = ended[0]
-        source, to = first.state, kind_of(ended[0])[1]
+        source, edge = first.state, kind_of(ended[0])
+        to = edge[1]
         values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
         claims = [claim for claim, _ in ended]
+        told = failed or values or note or at_once or any(outcome.reason for outcome in outcomes)
         return cls(
             ended,
             claims,
@@ -319,6 +325,7 @@ class OutcomeBatch:
             outcome,
             source,
             to,
+            edge,
             bool(to) and to not in (RELEASED, INTERRUPTED),
             to in (RELEASED, INTERRUPTED),
             to != RELEASED,
@@ -326,14 +333,10 @@ class OutcomeBatch:
             outcomes,
             tuple(source.saves) if values else (),
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
+            not (told or any(map(_kept, claims))),
             note,
             at_once,
         )
-
-    @property
-    def edge(self) -> tuple[str, str]:
-        """The names of the state that the rows leave, and of the one that they enter."""
-        return self.source.name, self.to
 
     @property
     def may_go_on(self) -> bool:
@@ -356,6 +359,9 @@ class OutcomeBatch:
         if self.failed:
             written.failures = [(claim.pk, outcome.failure) for claim, outcome in self.ended if outcome.failure]
         return written
+
+
+_kept = attrgetter("kept")
 
 
 def kind_of(ended: Ended) -> tuple[str, str]:

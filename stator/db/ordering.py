@@ -44,17 +44,18 @@ class Turn:
 
     ``by_age``: whether the claim takes the rows that have waited longest.
     ``last``: its last value, if values take turns.
+    ``strained``: whether an old snapshot fills the indexes with dead entries.
     ``place``: its place in a line by age. Claimed rows leave the index, but their entries stay while any older snapshot
     is open. A claim from the head of the line would walk over these entries again. So if a claim found as many rows as
     it wanted, the next claim begins behind the time and key of its last row. Rows that arrive before that place wait
     for the next claim from the head.
     """
 
-    __slots__ = ("by_age", "claims", "head_took", "last", "place", "took", "wait_until")
+    __slots__ = ("by_age", "claims", "head_took", "last", "place", "strained", "took", "wait_until")
 
     def __init__(self) -> None:
         self.claims = 0
-        self.by_age = True
+        self.by_age, self.strained = True, False
         self.last: object = None
         self.place: tuple[datetime, object] | None = None
         self.wait_until = self.head_took = self.took = 0.0
@@ -73,11 +74,7 @@ class Turn:
         else:
             self.took = now - began
         self.place = place
-
-    @property
-    def strained(self) -> bool:
-        """Whether an old snapshot fills the indexes with dead entries."""
-        return self.head_took > STRAINED_FROM and self.head_took > STRAINED * self.took > 0
+        self.strained = self.head_took > STRAINED_FROM and self.head_took > STRAINED * self.took > 0
 
 
 class Lines:

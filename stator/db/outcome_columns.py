@@ -49,9 +49,7 @@ def changes_by_arrays(field: StateField, outcome: Outcome, source: State) -> col
 
 
 def delays_of(batch: OutcomeBatch) -> list[float | None]:
-    """Return after how many seconds the rows are due; null for released rows that are ready, nothing if all are."""
-    if batch.moved:
-        return []
+    """Return after how many seconds rows that stay are due; null for released ones that are ready, none if all are."""
     if not batch.released:
         return [float(each.delay) for _, each in batch.ended if isinstance(each, Waiting)]
     delays = [each.after or None for _, each in batch.ended if isinstance(each, Released)]

@@ -41,6 +41,7 @@ class Records:
         self._store = store
         self._operations: Operations = store.operations
         self._plans: dict[tuple[Hashable, ...], Plan] = {}
+        self._quiet_plans: dict[tuple[str, str], Plan] = {}
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
@@ -49,6 +50,18 @@ class Records:
 
     def _plan(self, act: Act) -> Plan:
         """Return how the effects of an act are written."""
+        if not act.quiet or self._may_be_picky:
+            return self._planned(act)
+        plan = self._quiet_plans.get(act.edge)
+        if plan is None:
+            plan = self._quiet_plans[act.edge] = self._planned(act)
+        return plan
+
+    @cached_property
+    def _may_be_picky(self) -> bool:
+        return any(effect.picky for effect in self.effects)
+
+    def _planned(self, act: Act) -> Plan:
         answers = tuple([effect.wants(act) for effect in self.effects])
         plan = self._plans.get(answers)
         if plan is None:
@@ -86,7 +99,7 @@ class Records:
         plan = self._plan(batch)
         plan = plan.complete or plan
         # In the transaction of a handler, what it has written would be lost.
-        wait = self._operations.connection.in_atomic_block
+        wait = bool(plan.further) and self._operations.connection.in_atomic_block
         alone = self._is_one_statement and not plan.further
         with nullcontext() if alone else self._operations.transaction():
             accepted, together = self._write(batch, plan, last=last and not plan.further)
@@ -128,16 +141,17 @@ class Records:
         return accepted, together
 
     def _sort_out(self, batch: OutcomeBatch, accepted: Collection[Pk]) -> Written:
+        if len(accepted) == len(batch.ended):
+            return batch.accepted()
         written = batch.only(accepted).accepted()
-        if len(accepted) < len(batch.ended):
-            refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
-            still_mine = still_claimed(self._operations, [claim for claim, _ in refused])
-            deferred = [ended for ended in refused if ended[0].pk in still_mine]
-            written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
-            here = self._operations.part
-            written.deferred = [ended for ended in deferred if ended[0].operations.part == here]
-            if moved := [ended for ended in deferred if ended[0].operations.part != here]:
-                return Written.total([written, self.record(moved, note=batch.note)])
+        refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
+        still_mine = still_claimed(self._operations, [claim for claim, _ in refused])
+        deferred = [ended for ended in refused if ended[0].pk in still_mine]
+        written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
+        here = self._operations.part
+        written.deferred = [ended for ended in deferred if ended[0].operations.part == here]
+        if moved := [ended for ended in deferred if ended[0].operations.part != here]:
+            return Written.total([written, self.record(moved, note=batch.note)])
         return written
 
     def move_rows(

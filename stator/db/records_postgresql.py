@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from operator import attrgetter
 
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
@@ -82,6 +82,7 @@ class PostgresqlRecords(records.Records):
     def __init__(self, operations: Operations, compiler: Compiler, pick: Callable[..., Statement]) -> None:
         super().__init__(Store(operations, compiler, operations.capabilities.writes_in_with))
         self._compiler = compiler
+        self._by_edge: dict[tuple[Hashable, ...], Statement] = {}
         # Returns a query that locks rows and gives their keys.
         self._pick = pick
 
@@ -116,10 +117,6 @@ class PostgresqlRecords(records.Records):
         result.at = found[0][1]
         return result
 
-    @cached_property
-    def _may_be_picky(self) -> bool:
-        return any(effect.picky for effect in self.effects)
-
     def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind and their effects (RECORD); a row is written only while its claim is valid."""
         found, tells = self._send(batch, plan, last=last), plan.tells and batch.moved
@@ -128,19 +125,17 @@ class PostgresqlRecords(records.Records):
 
     def _send(self, batch: OutcomeBatch, plan: Plan, *, last: bool = False) -> list[Row]:
         """Send RECORD. Arrays of equal values are empty: unnest fills them up with null."""
-        source, placed = batch.source, any(map(_place, batch.claims))
-        goes_on = source.name if batch.may_go_on else ""
-        woken = not (batch.moved or batch.released) and source.woken_by_events
-        shape = batch.to, goes_on, woken, placed, plan.answers
-        statement = self._statements.get(shape)
+        placed = any(map(_place, batch.claims))
+        of_edge = batch.edge, placed, plan.answers
+        statement = self._by_edge.get(of_edge)
         if statement is None:
-            statement = self._statements[shape] = self._compiled(batch, plan, placed=placed)
+            statement = self._by_edge[of_edge] = self._statement(batch, plan, placed=placed)
         keys, tokens = self._compiler.claimed(batch.claims)
         values: dict[str, object] = {
-            "stored": source.value,
+            "stored": batch.source.value,
             "keys": keys,
             "claims": tokens,
-            "delays": delays_of(batch),
+            "delays": [] if batch.moved else delays_of(batch),
             "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             "places": places_of(batch.claims) if placed else None,
         }
@@ -154,8 +149,18 @@ class PostgresqlRecords(records.Records):
         values |= {"label": operations.label, "source": source, "to": to, "part": operations.part}
         for effect, answer in plan.together:
             effect.values(act, answer, values)
-        planner, params = sql.TO_FIRST if plan.complete else sql.BY_KEY, statement.bind(operations.connection, values)
-        return operations.fetch(statement.text, params, planner, **sent)
+        params = statement.bind(connections[operations.alias], values)
+        return operations.fetch(statement.text, params, sql.TO_FIRST if plan.complete else sql.BY_KEY, **sent)
+
+    def _statement(self, batch: OutcomeBatch, plan: Plan, *, placed: bool) -> Statement:
+        """Return the statement of a batch, which edges into one state share if nothing else depends on the source."""
+        source = batch.source
+        goes_on = source.name if batch.may_go_on else ""
+        woken = not (batch.moved or batch.released) and source.woken_by_events
+        shape = batch.to, goes_on, woken, placed, plan.answers
+        if shape not in self._statements:
+            self._statements[shape] = self._compiled(batch, plan, placed=placed)
+        return self._statements[shape]
 
     @cached_property
     def _statements(self) -> dict[tuple[Hashable, ...], Statement]:

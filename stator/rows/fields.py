@@ -22,7 +22,7 @@ from stator.rows import columns, life
 from stator.rows.beginning import BEGUN, FRAMEWORK_COLUMNS, UNCLAIMED
 from stator.rows.clock import seconds_ahead
 from stator.rows.dates import start_of
-from stator.rows.state_column import AsDjangoField, state_field, state_of
+from stator.rows.state_column import AsDjangoField, state_of
 
 # The claim and the life of a new row, whatever the instance says: it may be a copy of another one.
 NEW: columns.Changes = {**UNCLAIMED, **life.UNMARKED}
@@ -179,11 +179,11 @@ def _spelled_out(value: object) -> object:
 
 
 def fields_sent(
-    model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
+    model: Any, instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
 ) -> list[models.Field]:
     """Return the fields that an INSERT of these instances must name."""
     meta: Any = model._meta
-    ready, own, keys = _ready_at_once(model), state_field(model).attname, [field.attname for field in meta.pk_fields]
+    ready, own, keys = _ready_at_once(model), model._state_field.attname, [field.attname for field in meta.pk_fields]
     # A table that Django does not create may lack the defaults.
     left = FRAMEWORK_COLUMNS if meta.managed else frozenset[str]()
     if left and _is_in_utc(using) and seconds_ahead(connections[using]):

@@ -1,4 +1,4 @@
-"""The write of outcomes, and the signals and log lines that follow its commit."""
+"""The signals and log lines that follow the commit of outcomes."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from django.dispatch import Signal
 
 from stator import signals
-from stator.db.interface import Claim, Operations, OutcomeBatch, Written
+from stator.db.interface import Claim, Operations, Written
 from stator.db.values import Pk
 from stator.graph.failures import Failure
 from stator.signals import Move
@@ -21,13 +21,6 @@ GONE = (
     "the object is gone: the handler or somebody else deleted it; a handler whose object is to go returns a state with "
     "delete_after"
 )
-
-
-def record(operations: Operations, batch: OutcomeBatch, *, again: bool = False) -> Written:
-    """Write a batch, then send signals and log. Runs in the recording thread."""
-    written = operations.record_batch(batch, again=again)
-    tell(operations, written, batch.claims)
-    return written
 
 
 def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) -> None:

@@ -88,9 +88,9 @@ def clean_connections() -> None:
 
 def _all_of_thread() -> list[Any]:
     """Return this thread's connections. To ask Django for them takes as long as the rest of a short attempt."""
-    found: list[Any] | None = getattr(_thread, "connections", None)
+    found: list[Any] = getattr(_thread, "connections", [])
     # A project may add databases at run time.
-    if found is None or len(found) != len(connections.settings):
+    if len(found) != len(connections.settings):
         found = _thread.connections = list(connections.all())
     return found
 

@@ -14,8 +14,9 @@ from stator.db.tables import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting
+from stator.signals import transitioned
 from stator.texts import one_line
-from stator.worker.announcements import record
+from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT, Attempted
 from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.lanes import Lanes
@@ -282,6 +283,15 @@ class Recorder:
         if source is not None and (source.concurrency or source.woken_by_events):
             woken.add(source.name)
         return woken
+
+
+def record(operations: Operations, batch: OutcomeBatch, *, again: bool = False) -> Written:
+    """Write a batch, then send signals and log. Runs in the recording thread."""
+    written = operations.record_batch(batch, again=again)
+    # Nobody listens to most moves.
+    if written.lost or written.failures or transitioned.has_listeners(operations.model):
+        tell(operations, written, batch.claims)
+    return written
 
 
 def _lack(operations: Operations) -> str:

@@ -10,5 +10,10 @@ class NotRefused(Condition):
 
     of_processes = True
 
+    @property
+    def is_silent(self) -> bool:  # type: ignore[override]
+        """Whether nothing was refused."""
+        return not self._store.refusals.held
+
     def rows(self, deed: str) -> Q | None:
         return self._store.refusals.others(deed) or None

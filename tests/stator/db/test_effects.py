@@ -237,3 +237,12 @@ def test_error_of_one_attempt_is_written_with_its_outcome_in_one_statement():
         operations.record([(claim, Waiting(5.0, ERROR))])
     assert len(statements) == 1
     assert Report.objects.get().message == ERROR.message
+
+
+def test_outcome_that_has_something_to_tell_is_asked_about_after_others_that_had_nothing(make):
+    operations = make(KeptPurchase)
+    for failure in (None, ERROR):
+        put(KeptPurchase)
+        operations.record([(claim, Moved(PurchaseGraph.done, failure)) for claim in claim_all(operations)])
+    assert [bool(entry.error) for entry in History.objects.order_by("pk")] == [False, True]
+    assert Report.objects.get().message == ERROR.message

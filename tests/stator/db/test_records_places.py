@@ -5,7 +5,6 @@ import re
 import pytest
 from django.db import connection
 
-from stator.db.ordering import Turn
 from stator.graph.outcomes import Moved
 from tests.stator.making import automatic, change, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
@@ -20,10 +19,11 @@ SCANS = re.compile(r"(Tid|Index|Bitmap Heap) Scan(?: using \w+_pkey)? on testapp
 
 
 @pytest.fixture
-def operations(monkeypatch):
+def operations():
     """While an old snapshot is held open."""
-    monkeypatch.setattr(Turn, "strained", True)
-    return operations_of(Step)
+    operations = operations_of(Step)
+    operations.claims.lines.next(automatic(operations)).strained = True
+    return operations
 
 
 @pytest.fixture
