@@ -21,7 +21,7 @@ from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.dates import Deadline, Start, deadlines_of, starts_of
-from stator.rows.followers import followers_of
+from stator.rows.followers import Follower, followers_of
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.state_column import state_field
 from stator.scopes import Scope
@@ -101,20 +101,25 @@ class Rows:
         return QuerySet(self.model, using=self.alias)
 
     @cached_property
+    def followers(self) -> tuple[Follower, ...]:
+        """What follows moves of the rows."""
+        return followers_of(self.model)
+
+    @cached_property
     def entries(self) -> frozenset[str]:
         """The names of the states that are followed when rows enter them."""
-        return self.followed.union(*(each.entries for each in followers_of(self.model)))
+        return self.followed.union(*(each.entries for each in self.followers))
 
     @cached_property
     def followed(self) -> frozenset[str]:
         """The states of :attr:`entries`, without those where an effect of the extension does what follows."""
-        others = [each.entries for each in followers_of(self.model) if not each.recorded]
+        others = [each.entries for each in self.followers if not each.recorded]
         return frozenset[str]().union(*others)
 
     @cached_property
     def exits(self) -> frozenset[str]:
         """The names of the states that are followed when rows leave them."""
-        return frozenset[str]().union(*(each.exits for each in followers_of(self.model)))
+        return frozenset[str]().union(*(each.exits for each in self.followers))
 
     @cached_property
     def waking(self) -> frozenset[str]:

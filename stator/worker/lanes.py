@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from stator.db.interface import Operations
 from stator.graph import State
-from stator.rows.followers import followers_of
 from stator.scopes import Scope
 
 # Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
@@ -97,6 +96,6 @@ class Lanes(list[Lane]):
     def wake_after(self, operations: Operations, names: set[str]) -> None:
         """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
         self.wake(operations.label, names, operations.scope.of_all)
-        for follower in followers_of(operations.model):
+        for follower in operations.followers:
             for model in follower.waking(names):
                 self.wake(model._meta.label_lower, scope=operations.scope.of_all)

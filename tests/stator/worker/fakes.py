@@ -72,6 +72,7 @@ class FakeOperations:
     entries = frozenset()
     keeping = frozenset()
     part = None
+    followers = ()
     waking = frozenset({"called", "awaited"})
 
     def __init__(self, label="app.model", ready=0, crashed=0, suspects=0, state="called"):
