@@ -117,7 +117,7 @@ def test_follower_that_fails_undoes_the_move(seen, monkeypatch):
 def test_model_without_such_states_has_followers_of_acts_by_hand_alone(seen):
     assert not any(each.entries or each.exits for each in followers_of(Page))
     operations = operations_of(Page)
-    assert (operations.awaited, operations.exits) == (frozenset(), frozenset())
+    assert (operations.entries, operations.exits) == (frozenset(), frozenset())
 
 
 def test_nothing_is_moved_before_the_extensions_are_known(monkeypatch):
