@@ -7,6 +7,7 @@ from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.state import ProjectState
+from django.db.models import IntegerField
 
 from stator import migration_operations
 from stator.capabilities import capabilities_of
@@ -16,6 +17,7 @@ from stator.testing import drain
 from tests.sizes import size
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Step, StepGraph
+from tests.testapp.mails import Mail, MailGraph
 
 ROWS = size(200_000, 2_500)
 NEW_ROWS = (
@@ -26,6 +28,9 @@ NEW_ROWS = (
 
 def forwards(operation, backwards=False):
     state = ProjectState.from_apps(apps)
+    # As migrations have it: without the graph, which refuses what it lacks.
+    *_, given = Mail._meta.get_field("status").deconstruct()
+    state.models["testapp", "mail"].fields["status"] = IntegerField(**given)
     method = operation.database_backwards if backwards else operation.database_forwards
     # Not entered: SQLite's would refuse to work within the transaction of a test.
     method("testapp", connection.schema_editor(), state, state)
@@ -90,6 +95,53 @@ class TestOperations:
         with pytest.raises(CommandError, match=r"testapp\.Step has no state 'dnoe'\. Name one .*: .*done"):
             forwards(RemapState("step", "lost", "dnoe"))
         assert row(step).state == "lost"
+
+
+def put_number(number, **columns):
+    """A row of a model whose states have numbers, with one that the graph need not have."""
+    mail = put(Mail, **columns)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE testapp_mail SET status = %s WHERE id = %s", [number, mail.pk])
+    return mail
+
+
+def number_of(mail):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status, state_version, state_attempts FROM testapp_mail WHERE id = %s", [mail.pk])
+        return cursor.fetchone()
+
+
+@pytest.mark.django_db
+class TestNumbers:
+    def test_other_number_is_stored_for_a_state_and_its_attempts_stay(self):
+        mail, other = put_number(7, state_attempts=2), put(Mail)
+        forwards(RenameState("mail", 7, 1, field="status"))
+        assert (number_of(mail), number_of(other)) == ((1, 1, 2), (0, 0, 0))
+        forwards(RenameState("mail", 7, 1, field="status"), backwards=True)
+        assert number_of(mail) == (7, 2, 2)
+
+    def test_worker_with_the_former_number_cannot_write_after_it(self):
+        mail, operations = put(Mail), operations_of(Mail)
+        [claim] = claim_all(operations)
+        forwards(RenameState("mail", 0, 10, field="status"))
+        assert operations.record([(claim, Moved(MailGraph.sending, None))]).lost == [claim]
+        assert number_of(mail)[:2] == (10, 1)
+        assert drain(Mail) == 1
+        assert row(mail).status == MailGraph.sent
+
+    def test_rows_are_moved_from_a_number_to_a_state_by_its_name_or_number(self):
+        gone, refused, also = put_number(7, state_attempts=2), put(Mail, status="refused"), put(Mail, status="recalled")
+        forwards(RemapState("mail", 7, "queued", field="status"))
+        forwards(RemapState("mail", "refused", "queued", field="status"))
+        forwards(RemapState("mail", 3, 0, field="status"))
+        assert [number_of(each) for each in (gone, refused, also)] == [(0, 1, 0)] * 3
+
+    def test_rows_with_a_number_that_the_graph_lost_are_refused_without_a_map(self):
+        put_number(7)
+        with pytest.raises(CommandError, match=r"in the state 7, .* RemapState\('mail', 7, 'STATE', field='status'\)"):
+            forwards(RemapState("mail", 7, field="status"))
+        with pytest.raises(CommandError, match=r"has no state 'quued'\. Name one .*: queued, "):
+            forwards(RemapState("mail", 7, "quued", field="status"))
 
 
 @pytest.mark.proof

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+from django.core.management.base import CommandError
 from django.db import connection, models
 from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
@@ -56,7 +58,33 @@ def recorded(*names):
     )
 
 
+def numbered(**values):
+    """The field that migrations know for states with numbers, and a graph that has them."""
+    states = {name: State(value=value, externally_progressed=True) for name, value in values.items()}
+    first, *others = states.values()
+    first.transitions_to(*others)
+    choices = sorted((value, name) for name, value in values.items())
+    field = models.IntegerField(choices=choices, default=first.value, editable=False)
+    return field, type("DraftGraph", (StateGraph,), states)
+
+
 class TestAutodetector:
+    def test_changed_number_is_written_into_the_rows_that_have_the_former_one(self):
+        (before, _), (_, graph) = numbered(draft=0, public=1), numbered(draft=0, public=5)
+        alter, rename = changes(before, graph)
+        assert type(alter).__name__ == "AlterField"
+        assert rename.deconstruct() == ("RenameState", [], {"model_name": "draft", "old": 1, "new": 5})
+
+    def test_number_that_goes_needs_a_state_for_its_rows(self):
+        (before, _), (_, graph) = numbered(draft=0, old=1, public=2), numbered(draft=0, public=2)
+        _, remap = changes(before, graph)
+        assert remap.deconstruct() == ("RemapState", [], {"model_name": "draft", "old": 1, "new": None})
+
+    def test_number_that_another_state_gets_is_refused(self):
+        (before, _), (_, graph) = numbered(draft=0, old=1, public=2), numbered(draft=0, old=2, public=1)
+        with pytest.raises(CommandError, match=r"state: 1 was the value of old and is now that of public, so rows of "):
+            changes(before, graph)
+
     def test_first_record_of_the_names_alters_the_field_only(self):
         before = models.CharField(default="draft", editable=False, max_length=100)
         (operation,) = changes(before, graph_of(["draft", "public"]))
