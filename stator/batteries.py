@@ -2,6 +2,7 @@
 
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from django.utils.module_loading import import_string
 
@@ -11,6 +12,10 @@ from stator.explain.kinds import add_problem_kind
 from stator.rows.followers import FOLLOWERS
 from stator.rows.news import NEWS
 from stator.seams import Extension
+
+if TYPE_CHECKING:
+    from stator.worker.parts import Part
+    from stator.worker.worker import Worker
 
 # A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
 # before related objects move them on, or others.
@@ -28,6 +33,7 @@ EXTENSIONS = (
     "stator.extensions.progress",
     "stator.extensions.related",
     "stator.extensions.tracing",
+    "stator.extensions.isolation",
     "stator.extensions.adopt",
 )
 
@@ -36,6 +42,11 @@ EXTENSIONS = (
 def extensions() -> tuple[Extension, ...]:
     """Return what each extension adds."""
     return tuple(import_module(name).EXTENSION for name in EXTENSIONS)
+
+
+def parts_of(worker: "Worker") -> list["Part"]:
+    """Return what the extensions have beside the loops of a worker; it stops in the reverse order."""
+    return [part for extension in extensions() for path in extension.parts for part in import_string(path)(worker)]
 
 
 def connect() -> None:

@@ -56,6 +56,8 @@ class Extension:
     move, whoever moves them; imported in the same way.
     ``effects``: the paths of subclasses of :class:`~stator.db.effects.Effect`, which say what the record of outcomes
     writes beside the columns of the rows; imported in the same way.
+    ``parts``: the paths of functions that return what a worker has beside its loops, given the
+    :class:`~stator.worker.worker.Worker` that is about to start: :class:`~stator.worker.parts.Part` values.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
@@ -73,6 +75,7 @@ class Extension:
     upkeep: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     around: "Callable[[Settings, str, State], Around | None]" = lambda settings, label, state: None
     moves: "Callable[[Settings], AroundMoves | None]" = lambda settings: None
     end: "Callable[[Settings], object]" = lambda settings: None

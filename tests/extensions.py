@@ -100,10 +100,11 @@ EXTENSIONS = {
         "stator/commands/workers.py stator/graph/fingerprints.py",
         r"^(Version|versions\w*|Versions|VersionsOf|process_exits|orphaned|fingerprints?_of)$|worker\.presence",
     ),
+    # Not the isolation of transactions. Objects that lost many leases run alone without it too, in their worker.
     "isolation": Extension(
-        "stator/worker/crash_isolation.py stator/worker/isolated/* tasks/actions/isolated.py "
-        "tasks/actions/isolation.py",
-        r"(?i)isolation|isolated|suspect|^alone_from$|^adopt$",
+        "",
+        r"(?i)isolated|crash_?isolation|process_?isolation|isolationerror|extensions\.isolation",
+        tests="tests/stator/worker/test_crash_isolation.py tests/tasks/actions/isolation/*",
     ),
     "processes": Extension(
         "stator/worker/supervisor.py stator/worker/reloader.py stator/management/beside_runserver.py",

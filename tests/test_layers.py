@@ -27,10 +27,11 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
-    "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable",
+    "extensions.isolation.options queue.actions queue.expressions queue.priorities queue.rules queue.runs "
+    "schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker actions.throttles",
     2: "chores dead_letters diagnosis testing",
-    3: "actions.isolated admin api apps commands extensions hooks management",
+    3: "admin api apps commands extensions hooks management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
@@ -62,7 +63,7 @@ LOADED_BY_NAME = {
     ("worker.measures", "path"),
     ("commands", "path"),
     # The settings of this very process.
-    ("worker.isolated.surroundings", "module"),
+    ("extensions.isolation.surroundings", "module"),
     # The function that the setting SCHEMAS names.
     ("worker.schemas", "schemas"),
 }
@@ -332,7 +333,7 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # How a long action shows how far it is.
     further |= {"stator.logs"}
     # Processes of their own, for objects that lost many leases and for isolated actions.
-    further |= {f"stator.worker.isolated.{name}" for name in ("child", "messages", "process", "surroundings")}
+    further |= {f"stator.extensions.isolation.{name}" for name in ("child", "messages", "process", "surroundings")}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":

@@ -18,6 +18,7 @@ from tests.extensions import APPS, EXTENSIONS, ROOT, own_files
 PASSES = (
     "adopt",
     "check_graph",
+    "isolation",
     "limits",
     "model_rules",
     "progress",
@@ -56,7 +57,7 @@ django.setup()
 for app in ("stator", "tasks"):
     for path in sorted(Path(app).rglob("*.py")):
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-        if "migrations" not in path.parts and not name.endswith(("__main__", "isolated.child")):
+        if "migrations" not in path.parts and not name.endswith(("__main__", "isolation.child")):
             try:
                 import_module(name)
             except Exception as error:

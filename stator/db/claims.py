@@ -16,10 +16,8 @@ from stator.db.conditions import CLAIM
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
-from stator.db.preparing import LATER
 from stator.db.refusals import in_pieces, is_refusal
 from stator.db.values import Instance, Pk
-from stator.exceptions import NotBegun
 from stator.graph import State
 from stator.graph.failures import bounded
 from stator.rows import columns
@@ -28,7 +26,7 @@ from stator.rows.reports import Event, events_of
 
 logger = logging.getLogger("stator.worker")
 
-Adopted = TypeVar("Adopted", bound=Claim)
+Some = TypeVar("Some", bound=Claim)
 
 # How many events are read at once, of all objects that are claimed together.
 MAX_EVENTS = 1000
@@ -154,21 +152,7 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     return next(iter(with_events(claims)), None)
 
 
-def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:
-    """Return the claim that another process made with this token, or None if it has ended.
-
-    Raise ``NotBegun`` if the code here, which is newer or older than the code of that process, does not know its state.
-    """
-    held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
-    for instance in load_rows(held[:1]):
-        if (state := (field := operations.state_field).state_of(instance)) is None:
-            raise NotBegun(LATER, f"{operations.graph.__name__} has no state {field.of(instance)!r} in this process")
-        [claim] = with_events([kind(operations.part_with(instance), instance, state, token, claimed)])
-        return claim
-    return None
-
-
-def with_events(claims: list[Adopted]) -> list[Adopted]:
+def with_events(claims: list[Some]) -> list[Some]:
     """Return claims of one model, each with the events of its object in this state and on the way into it.
 
     If their objects have more than ``MAX_EVENTS`` together, the latest of each is read. The others are read when a

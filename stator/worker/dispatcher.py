@@ -11,8 +11,8 @@ from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
 from stator.scopes import Scope
 from stator.texts import one_line
+from stator.worker.alone import Alone
 from stator.worker.attempts import Attempts
-from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.measures import Durations
 from stator.worker.outage import Outages
@@ -40,7 +40,7 @@ class Dispatcher:
     poll, a notification or a recorded move.
 
     Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are held at a time. One of them may
-    end the process, and rows that lost no lease need places too. Rows that lost more leases go to ``isolation``.
+    end the process, and rows that lost no lease need places too. Rows that lost more leases are attempted ``alone``.
 
     ``times`` has how long claims took. ``suspended`` has the claims in doubt.
     """
@@ -50,7 +50,7 @@ class Dispatcher:
         lanes: Lanes,
         attempts: Attempts,
         threads: DatabaseThreads,
-        isolation: InProcessIsolation,
+        alone: Alone,
         recorder: Recorder,
         most_crashed: int,
         times: Durations,
@@ -61,7 +61,7 @@ class Dispatcher:
         self.claimed = 0
         self._attempts = attempts
         self._threads = threads
-        self._isolation = isolation
+        self._alone = alone
         self._recorder = recorder
         self._most_crashed = most_crashed
         self._crashed: list[Claim] = []
@@ -115,9 +115,9 @@ class Dispatcher:
             for alias in [alias for alias in self._aliases if not self._threads.may_claim(alias)]:
                 with outages.noted(alias):
                     await self._threads.records.connect(alias)
-            came = await self._claim_isolated(outages)
+            came = await self._claim_alone(outages)
             is_wanted = any(lane.suspect and lane.is_served for lane in self.lanes)
-            if not ((is_wanted or self._isolation.engaged) and self._isolation.needs_room(is_wanted)):
+            if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):
                 came += await self._claim_in_turn(outages)
         if outages.held:
             outages.raise_first()
@@ -222,13 +222,13 @@ class Dispatcher:
                     await self._threads.claims.run(operations.release_token, token)
                     self._suspended.end(doubt)
 
-    async def _claim_isolated(self, outages: Outages) -> int:
+    async def _claim_alone(self, outages: Outages) -> int:
         """Claim rows that lost many leases, one for each place to run it alone."""
         came = 0
         # A poll finds such rows per model, not per lane. A lane without one must not block a lane that has some.
         suspects = [lane for lane in self._line_of_crashed if lane.suspect or lane.more_suspects]
         for lane in [lane for lane in suspects if lane.is_served]:
-            if not self._isolation.has_room(make=lane.suspect):
+            if not self._alone.has_room(make=lane.suspect):
                 continue
             _send_to_end(self._line_of_crashed, lane)
             # If its database is unreachable, other lanes need not wait for it: the next poll there sets the flag again.
@@ -237,7 +237,7 @@ class Dispatcher:
                 with outages.noted(lane.operations.alias):
                     claims = await self._take(lane, 1, Crashes.MANY)
                     lane.more_suspects = bool(claims)
-                    self._isolation.begin(claims)
+                    self._alone.begin(claims)
                     came += len(claims)
                     if claims:
                         # There may be more such rows; they make no lane hungry.

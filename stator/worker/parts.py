@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stator.worker.alone import Alone
+
 
 def _nothing() -> None:
     return None
@@ -10,11 +12,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``)."""
+    """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``).
+
+    ``alone``: attempts the objects that lost many leases, in place of the worker itself.
+    """
 
     start: Callable[[], object] = _nothing
     stop: Callable[[], object] = _nothing
     beat: Callable[[], object] = _nothing
+    alone: Alone | None = None
 
 
 class Parts:

@@ -18,7 +18,6 @@ from stator.signals import transitioned
 from stator.texts import one_line
 from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT, Attempted
-from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages
@@ -259,17 +258,18 @@ class Recorder:
                 self._lanes.wake_after(operations, woken)
         self._lanes.woken.set()
 
-    def note_isolated(self, claim: Claim, said: IsolatedAnswer) -> None:
-        """Count an attempt that its process recorded; ``said`` is its answer, empty if the process died."""
-        label = claim.operations.label
-        self.handled[label] += said.get("ended") == "recorded"
-        self.failed += said.get("failed", 0)
-        self.lost += said.get("lost", 0)
-        moved = set(said.get("moved", ()))
-        self.moved.update((label, name) for name in moved)
+    def note_elsewhere(
+        self, claim: Claim, *, recorded: bool = False, moved: Iterable[str] = (), failed: int = 0, lost: int = 0
+    ) -> None:
+        """Count an attempt that another process made: whether it recorded it, and what came of it."""
+        label, woken = claim.operations.label, set(moved)
+        self.handled[label] += recorded
+        self.failed += failed
+        self.lost += lost
+        self.moved.update((label, name) for name in woken)
         if claim.state.woken_by_events:
-            moved.add(claim.state.name)
-        self._lanes.wake_after(claim.operations, moved)
+            woken.add(claim.state.name)
+        self._lanes.wake_after(claim.operations, woken)
 
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
         """Count what was written; return the states where rows may now be ready, or where waiting rows expect them."""

@@ -15,6 +15,7 @@ from django.db import connections
 from django.db.models import Model
 
 from stator import signals
+from stator.batteries import parts_of
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
@@ -26,9 +27,9 @@ from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.scopes import Scope
+from stator.worker.alone import Alone
 from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
-from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
@@ -85,8 +86,8 @@ class WorkerOptions:
     ``heed_signals=False``: leave signals to the program that runs it.
     ``announce``: log its start, the models it serves, and its end.
     ``requests``: see ``StopRequests``. ``parent``: it stops when this process, which started it, is gone.
-    ``isolate``: options of the processes for objects that lost many leases. Without them, such an object waits until
-    nothing else runs here.
+    ``command``: the options of the command whose process it has for itself; None for a program that runs a worker
+    within itself.
     ``queues``: the queues whose tasks it claims, except ``excluded_queues``; ``metadata``: values that these tasks have
     in their metadata; empty: all.
     ``name``: by default the host and the process.
@@ -100,7 +101,7 @@ class WorkerOptions:
     announce: bool = False
     requests: Requests | None = None
     parent: int | None = None
-    isolate: dict[str, object] | None = None
+    command: Mapping[str, Any] | None = None
     queues: tuple[str, ...] = ()
     excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)
@@ -226,9 +227,11 @@ class Worker(WorkerOptions):
         calls = calls_by_state(self.kinds)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)
-        self.isolation = self._isolation()
+        further = parts_of(self)
+        here = Alone(self.attempts.begin, self.is_empty)
+        self.alone = next((part.alone for part in further if part.alone), here)
         self.dispatcher = Dispatcher(
-            self.lanes, self.attempts, threads, self.isolation, self.recorder, self.settings.crashed_at_once,
+            self.lanes, self.attempts, threads, self.alone, self.recorder, self.settings.crashed_at_once,
             self.measures.times["claim"], self.suspended,
         )  # fmt: skip
         self.scheduler = Scheduler(
@@ -250,7 +253,7 @@ class Worker(WorkerOptions):
             self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
         )  # fmt: skip
         self.listeners = self._listeners()
-        self.parts = Parts([*self._threads_beside(), *self._looked_after()])
+        self.parts = Parts([*self._threads_beside(), *self._looked_after(), *further])
 
     def _threads_beside(self) -> Iterator[Part]:
         """Yield the parts that hear, renew, claim and record; they stop after all others."""
@@ -263,7 +266,7 @@ class Worker(WorkerOptions):
     def _looked_after(self) -> Iterator[Part]:
         """Yield the parts that watch the attempts, and show them to others."""
         yield Part(stop=self.attempts.stop, beat=self.attempts.sweep)
-        yield Part(beat=self.isolation.sweep)
+        yield Part(beat=self.alone.sweep)
         # Probes ask whether the loop turns, even if nothing watches it.
         yield Part(beat=self.watchdog.tick)
         if self.watch:
@@ -272,15 +275,6 @@ class Worker(WorkerOptions):
             yield Part(start=partial(self.endpoint.start, self), stop=self.endpoint.stop)
         if self.progress:
             yield Part(beat=partial(self.progress, self))
-
-    def _isolation(self) -> InProcessIsolation:
-        begin, recorder = self.attempts.begin, self.recorder
-        if self.isolate is None:
-            return InProcessIsolation(begin, self._is_empty)
-        options = {**self.isolate, "has_paths": self.has_paths}
-        return ProcessIsolation(
-            begin, self._is_empty, options, recorder.add, recorder.note_isolated, self.lanes.woken.set
-        )
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
@@ -348,7 +342,7 @@ class Worker(WorkerOptions):
                 await self.recorder.gather()
             await self.reach(self.recorder.flush)
             self.lanes.woken.set()
-            if self.until_idle and self._is_empty():
+            if self.until_idle and self.is_empty():
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _tick_loop(self) -> None:
@@ -402,10 +396,10 @@ class Worker(WorkerOptions):
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
         await self._finish(loops[0], deadline)
         self.attempts.hand_back()
-        await self._until(lambda: not (self.attempts.running or self.isolation.running), deadline - GRACE)
+        await self._until(lambda: not (self.attempts.running or self.alone.running), deadline - GRACE)
         self.attempts.cancel_all()
-        self.isolation.release_all()
-        closing = asyncio.create_task(self.isolation.close())
+        self.alone.release_all()
+        closing = asyncio.create_task(self.alone.close())
         await self._until(lambda: not self.attempts.running, deadline)
         self._unfinished = len(self.attempts.running)
         self.attempts.release_all()
@@ -434,27 +428,27 @@ class Worker(WorkerOptions):
 
     def claims(self) -> list[Claim]:
         """Return the claims that are held: attempts here or in processes of their own, and outcomes to record."""
-        parts = (self.attempts.running, self.isolation.running, self.recorder.held)
+        parts = (self.attempts.running, self.alone.running, self.recorder.held)
         return [claim for part in parts for claim in list(part.values())]
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether no attempt runs in this process, and no outcome waits to be recorded."""
         return not self.attempts.running and not self.recorder.held
 
     def _is_idle(self) -> bool:
         """Return whether nothing is held and the latest poll found nothing."""
-        is_busy = self.isolation.running or self.dispatcher.hungry or self.serving.looks_soon
-        return bool(self.scheduler.found_nothing and self.scheduler.has_passed and self._is_empty() and not is_busy)
+        is_busy = self.alone.running or self.dispatcher.hungry or self.serving.looks_soon
+        return bool(self.scheduler.found_nothing and self.scheduler.has_passed and self.is_empty() and not is_busy)
 
     def _cancel_ended(self, keys: set[int]) -> None:
         """Cancel the attempts of claims, given by their ``id()``, that have ended."""
         self.attempts.cancel_ended(keys)
-        self.isolation.cancel_ended(keys)
+        self.alone.cancel_ended(keys)
 
     def _figures(self) -> dict[str, int]:
         """Return what is published in the table of workers: attempts that run, and what was done so far."""
         handled = sum(self.recorder.handled.copy().values())
-        running = len(self.attempts.running) + len(self.isolation.running)
+        running = len(self.attempts.running) + len(self.alone.running)
         return {"running": running, "handled": handled, "lost": self.recorder.lost}
 
     # Its state

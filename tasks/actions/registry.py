@@ -15,7 +15,9 @@ from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
+from tasks.actions.options import ActionOptions
 from tasks.conf import DJANGO
+from tasks.extensions.isolation.options import Isolated
 from tasks.failures import NoHandler
 from tasks.messages import Json, remedy_for
 
@@ -109,10 +111,12 @@ class Context:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptOptions:
+class AttemptOptions(
+    Isolated,  # tasks.extensions.isolation
+    ActionOptions,
+):
     """How the attempts of an action are run: see :func:`action`."""
 
-    isolated: bool = False
     timeout: float | None = None
     max_attempts: int | None = None
     backoff: Backoff | float | Callable[[int], float] = BACKOFF
@@ -142,8 +146,7 @@ class AttemptOptions:
                 yield f"{option}={value!r} must be a whole number of at least {least}"
             elif value > MAX_TRIES:
                 yield f"{option}={value!r} must be at most {MAX_TRIES}"
-        if self.isolated not in (True, False):
-            yield f"isolated={self.isolated!r} must be True or False"
+        yield from super().problems()
         if not (is_backoff(self.backoff) or is_delay(self.backoff)):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
@@ -199,7 +202,7 @@ class RegisteredAction(AttemptOptions):
     @property
     def runs_on_loop(self) -> bool:
         """Whether the function is awaited on the event loop of its worker; else it is called in a thread."""
-        return self.is_async and not self.isolated
+        return self.is_async and not self.called_by
 
     @property
     def throttled(self) -> bool:

@@ -15,18 +15,15 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.db import Error
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import autodiscover_modules, import_string
 
 from stator.claims import Claim
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
-from stator.graph.attempt_log import LOG, AttemptLog
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
-from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.thread_pool import ThreadPool
-from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
     Context,
     RegisteredAction,
@@ -66,9 +63,6 @@ MAX_QUEUES = 1000
 
 # The framework abandons an attempt that ignores cancellation this many seconds after its timeout.
 GRACE = 5.0
-
-# Bytes that the answer of an isolated process may have beyond its value: enough for an error with traceback and log.
-ANSWER_MARGIN = 131072
 
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
@@ -135,7 +129,7 @@ def _spare_threads(worker_id: str, spares: bool) -> bool:
 
 def _note_rules(sender: Any, **kwargs: object) -> None:
     """Cache which rules any queue has, so that claims omit the other rules: at the start and with each heartbeat."""
-    # The sender in an isolated process is no worker and claims nothing.
+    # The sender in the process of an attempt is no worker and claims nothing.
     if not hasattr(sender, "id"):
         return
     # Scopes with paths have queues of their own: all rules are in force.
@@ -190,7 +184,7 @@ async def attempt(task: Any) -> str:
             django_on_loop.add(task.action)
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
         is_marked = begun.is_marked(claim.attempt, most, task.state_crashes)
-        beginning = _Beginning(claim, seconds, is_marked=is_marked)
+        beginning = Beginning(claim, seconds, is_marked=is_marked)
         await beginning.limited(_carry_out(found, task, settings, beginning))
     except Cancel as end:
         _note_end(claim, end)
@@ -247,7 +241,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class _Beginning:
+class Beginning:
     """The beginning of an attempt's action; its timeout of ``seconds`` counts from there.
 
     ``is_marked``: whether the database gets to know of it first.
@@ -321,7 +315,7 @@ class _Beginning:
             self._limit.reschedule(when)
 
 
-async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
+async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator, name_of(task.stator.operations.worker_id))
     limited = found.throttled
@@ -341,7 +335,7 @@ async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSetti
     task.result = None if value is None else storable(found.result_of(value), settings)
 
 
-async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
+async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: Beginning) -> Any:
     """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
 
     The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
@@ -390,18 +384,18 @@ def _most_retries(found: RegisteredAction, context: Context) -> int:
     return found.local_retries if own is None else own
 
 
-async def _call(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
-    if found.isolated:
-        return await _isolated(context, settings, beginning)
+async def _call(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: Beginning) -> Any:
+    if found.called_by:
+        return await import_string(found.called_by)(context, settings, beginning)
     if found.is_async:
         if beginning.has_mark_to_write:
             await beginning.mark_on_loop()
         beginning.begin()
         return await found.acall(context)
-    return await _in_thread(partial(found.call, context), settings, beginning)
+    return await in_thread(partial(found.call, context), settings, beginning)
 
 
-async def _in_thread(function: Callable[[], Any], settings: TaskSettings, beginning: _Beginning) -> Any:
+async def in_thread(function: Callable[[], Any], settings: TaskSettings, beginning: Beginning) -> Any:
     """Call a synchronous function in a thread of the worker and return its result.
 
     In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
@@ -416,33 +410,13 @@ async def _in_thread(function: Callable[[], Any], settings: TaskSettings, beginn
     return await threads.run(call, must_begin=bool(beginning.claim.started))
 
 
-def _begin_and_call(beginning: _Beginning, function: Callable[[], Any]) -> Any:
+def _begin_and_call(beginning: Beginning, function: Callable[[], Any]) -> Any:
     beginning.begin_in_thread()
     try:
         return function()
     finally:
         # The loop learns of the return later. How much is claimed ahead depends on how long the call takes its thread.
         beginning.claim.returned = time.monotonic()
-
-
-async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
-    """Run the action in a process of its own, which ends with the attempt, and return its result."""
-    task = context.task
-    around = Surroundings.here(task._state.db, task.stator.operations.scope.path)
-    request = {
-        "task": task.pk, "token": task.stator.token.hex, "action": task.action, "queue": task.queue.name,
-        "mark": beginning.has_mark_to_write, "worker": context.worker, **around.as_request(),
-    }  # fmt: skip
-    beginning.is_marked = False
-    process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
-    process.reached = partial(context.claim.take_news, "reached")
-    try:
-        answer = await _in_thread(partial(answer_of, process, request), settings, beginning)
-        if "log" in answer:
-            LOG.note(context.claim, AttemptLog.of(answer["log"]))
-        return value_of(answer)
-    finally:
-        process.kill()
 
 
 @cache

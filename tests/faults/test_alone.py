@@ -45,7 +45,7 @@ def crashes_of(history, rows):
 def isolated(worker):
     """The processes in which a worker attempts objects alone; not those that watch over them."""
     children = psutil.Process(worker.pid).children()
-    return [child for child in children if "stator.worker.isolated" in command_of(child)]
+    return [child for child in children if "stator.extensions.isolation" in command_of(child)]
 
 
 def are_gone(processes):

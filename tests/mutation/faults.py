@@ -44,7 +44,7 @@ TESTS = {
     "stator/worker/recorder.py": "stator/worker/test_recorder.py",
     "stator/worker/heartbeat.py": "stator/worker/test_heartbeat.py",
     "stator/worker/dispatcher.py": "stator/worker/test_dispatcher.py",
-    "stator/worker/crash_isolation.py": "stator/worker/test_crash_isolation.py",
+    "stator/extensions/isolation/crashes.py": "stator/worker/test_crash_isolation.py",
     "stator/worker/scheduler.py": "stator/worker/test_scheduler.py stator/test_runner.py",
     "stator/worker/shutdown.py": "stator/worker/test_worker.py",
     "tasks/queue/claiming.py": "tasks/queue/test_claiming.py tasks/queue/test_held_claims.py "

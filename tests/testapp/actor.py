@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 OPERATOR = "operator"
 
 # A process that attempts an object for its worker acts by the claim of that.
-PID = os.getppid() if Path(sys.argv[0]).parent.name == "isolated" else None
+PID = os.getppid() if Path(sys.argv[0]).parts[-2:] == ("isolation", "__main__.py") else None
 
 _acting = threading.local()
 

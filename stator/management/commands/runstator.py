@@ -129,8 +129,7 @@ class Command(TerminalCommand):
             self._reload()
         if self.is_on_its_own:
             _leave_pools()
-            # A program that calls the command may have changed settings in memory, which another process would lack.
-            runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
+            runner.command = options
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
         if self.is_on_its_own and (code or self._unfinished):

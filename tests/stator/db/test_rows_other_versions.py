@@ -3,16 +3,15 @@
 import pytest
 
 from stator.db import chores
-from stator.db.claims import adopt, claim_one
-from stator.db.interface import Claim, new_token, new_worker_id
+from stator.db.claims import claim_one
+from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import look
-from stator.exceptions import NotBegun
 from stator.extensions.related.duties import reopen
 from stator.models import History, Report
 from stator.rows.claimable import Crashes
 from stator.rows.life import LIFE
 from stator.worker.lanes import lanes_of
-from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, automatic, change, claim_all, put, raw, row
 from tests.testapp.basic import Step
 from tests.testapp.fairness import Enquiry, Ticket
 from tests.testapp.power import Ride, Site
@@ -103,15 +102,6 @@ def test_lease_of_a_newer_worker_that_died_ends_without_a_report(make):
     assert not Report.objects.exists()
     assert not History.objects.exists()
     assert claim_all(operations) == []
-
-
-def test_claim_of_another_version_is_not_adopted():
-    """The files were replaced under a running worker, which starts a process for the object."""
-    token = new_token(new_worker_id())
-    instance = of_newer_code(Step, state_ready=False, state_claim=token, state_locked_until=ago(-60))
-    with pytest.raises(NotBegun, match="has no state 'newer' in this process"):
-        adopt(Claim, operations_of(Step), token)
-    assert row(instance).state_claim == token
 
 
 def test_lease_of_a_newer_worker_may_be_longer_than_any_here(make):

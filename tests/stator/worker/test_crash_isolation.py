@@ -1,4 +1,4 @@
-"""Objects that lost many leases: in processes of their own, or in this one once nothing else runs."""
+"""Objects that lost many leases: in processes of their own."""
 
 import asyncio
 from queue import SimpleQueue
@@ -6,59 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from stator.db.interface import Claim, new_token, new_worker_id
+from stator.exceptions import NotBegun
+from stator.extensions.isolation import crashes as module
+from stator.extensions.isolation.attempts import adopt
+from stator.extensions.isolation.crashes import AT_ONCE, GRACE, PAUSES, ProcessIsolation
+from stator.extensions.isolation.messages import NotStarted, ProcessFailed
 from stator.graph.outcomes import Released
-from stator.worker import crash_isolation as module
-from stator.worker.crash_isolation import AT_ONCE, GRACE, PATIENCE, PAUSES, InProcessIsolation, ProcessIsolation
-from stator.worker.isolated.messages import NotStarted, ProcessFailed
+from tests.stator.making import ago, change, operations_of, put, row
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
-
-
-class Within:
-    """A process that runs so many attempts."""
-
-    def __init__(self):
-        self.runs = 0
-        self.alone = InProcessIsolation(self.begin, lambda: not self.runs)
-
-    def begin(self, claims):
-        self.runs += len(claims)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    return clock
-
-
-def test_others_wait_for_the_process_to_become_empty_and_then_for_the_object(clock):
-    within = Within()
-    alone, within.runs = within.alone, 3
-    assert not alone.needs_room(False)
-    assert alone.needs_room(True)
-    assert not alone.has_room()
-    within.runs = 0
-    assert alone.has_room()
-    alone.begin([FakeClaim(FakeOperations())])
-    assert alone.needs_room(False)
-    assert not alone.has_room()
-    within.runs = 0
-    assert not alone.needs_room(False)
-
-
-@pytest.mark.parametrize("empties", [False, True], ids=["never empty", "the object runs for long"])
-def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, empties):
-    within = Within()
-    alone, within.runs, waited = within.alone, 1, []
-    for _ in range(60):
-        waited.append(alone.needs_room(True))
-        if empties and alone.has_room():
-            alone.begin([FakeClaim(FakeOperations())])
-        within.runs = max(within.runs, 1) if not empties or within.runs else 0
-        clock.now += PATIENCE / 5
-    turns = "".join("w" if waits else "." for waits in waited)
-    assert "w" * 6 not in turns
-    assert "." * 5 in turns
+from tests.testapp.basic import Step
 
 
 class FakeProcess:
@@ -234,3 +191,14 @@ async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes
     assert (apart.told, apart.ended, apart.alone.running) == ([(claim, {})], [], {})
     await apart.begin()
     assert len(processes.made) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_claim_of_another_version_is_not_adopted():
+    """The files were replaced under a running worker, which starts a process for the object."""
+    token = new_token(new_worker_id())
+    instance = put(Step)
+    change(instance, state="newer", state_ready=False, state_claim=token, state_locked_until=ago(-60))
+    with pytest.raises(NotBegun, match="has no state 'newer' in this process"):
+        adopt(Claim, operations_of(Step), token)
+    assert row(instance).state_claim == token

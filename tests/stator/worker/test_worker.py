@@ -9,8 +9,8 @@ import pytest
 
 from stator.conf import Settings
 from stator.graph.outcomes import Moved, Released
+from stator.worker.alone import Alone
 from stator.worker.attempts import Attempts
-from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.executor import STOPPED
 from stator.worker.lanes import Lane, Lanes
@@ -37,10 +37,10 @@ class Stopping:
         worker.lanes = Lanes(lanes)
         worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures, worker.suspended)
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
-        worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
+        worker.alone = Alone(worker.attempts.begin, worker.is_empty)
         threads = SimpleNamespace(claims=SimpleNamespace(run=run), may_claim=lambda alias: True)
         worker.dispatcher = Dispatcher(
-            worker.lanes, worker.attempts, threads, worker.isolation, worker.recorder, 10,
+            worker.lanes, worker.attempts, threads, worker.alone, worker.recorder, 10,
             worker.measures.times["claim"], worker.suspended,
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)

@@ -11,11 +11,11 @@ import psutil
 import pytest
 from django.contrib.auth.models import Group
 
+from stator.extensions.isolation.process import IsolatedProcess
+from stator.extensions.isolation.surroundings import Surroundings
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
-from stator.worker.isolated.process import IsolatedProcess
-from stator.worker.isolated.surroundings import Surroundings
-from tasks.actions.isolation import answer_of, process_for_action
+from tasks.extensions.isolation.calls import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Run, Task
 from tests.processes import wait_until

@@ -14,11 +14,10 @@ from stator import claims
 from stator.extensions.progress.models import REACHED, reached
 from stator.graph.outcomes import Released
 from stator.models import Report
-from tasks.actions import isolated, isolation
-from tasks.actions.isolated import answer_to
-from tasks.actions.isolation import answer_of, process_for_action
 from tasks.actions.registry import RegisteredAction, registry
-from tasks.worker import attempts
+from tasks.extensions.isolation import attempts, calls, isolated
+from tasks.extensions.isolation.calls import answer_of, process_for_action
+from tasks.extensions.isolation.isolated import answer_to
 from tests.processes import wait_until
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
@@ -62,8 +61,8 @@ class TestIsolated:
         )
         (tmp_path / "hasty_settings.py").write_text("INSTALLED_APPS = ['asks_at_once']\n")
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr("stator.worker.isolated.process.settings_module", lambda: "hasty_settings")
-        monkeypatch.setattr(isolation, "surroundings", dict)
+        monkeypatch.setattr("stator.extensions.isolation.process.settings_module", lambda: "hasty_settings")
+        monkeypatch.setattr(calls, "surroundings", dict)
         request = {"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}
         answer = answer_of(process_for_action(10_000), request)
         assert answer["reason"] == "the attempt did not begin: Django could not be set up: the server is starting"
@@ -74,7 +73,7 @@ class TestIsolated:
     ) -> None:
         gone = tmp_path / "gone.sqlite3"
         handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": gone}})
-        monkeypatch.setattr("tasks.actions.isolated.connections", handler)
+        monkeypatch.setattr("tasks.extensions.isolation.isolated.connections", handler)
         answer = answer_to(ASKED, print)
         assert answer["reason"] == f"the attempt did not begin: database file {gone} does not exist"
         assert not gone.exists()

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone, translation
 
 from stator.testing import drain
-from tasks.actions.isolation import answer_of, process_for_action
+from tasks.extensions.isolation.calls import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Task
 from tests.tasks.actions.isolation.making import ran

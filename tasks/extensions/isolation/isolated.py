@@ -1,4 +1,4 @@
-"""``python -m tasks.actions.isolated``: reads one request, runs its action and writes one answer."""
+"""``python -m tasks.extensions.isolation.isolated``: reads one request, runs its action and writes one answer."""
 
 import asyncio
 import json
@@ -13,15 +13,15 @@ from uuid import UUID
 from django.db import connections
 
 from stator.exceptions import NotBegun, TryAgainLater
+from stator.extensions.isolation.child import serve_worker
+from stator.extensions.isolation.messages import SAY_EVERY
+from stator.extensions.isolation.surroundings import Surroundings
 from stator.graph.attempt_log import LOG, RUNNING, keep_logs
 from stator.graph.failures import describe, text_of
-from stator.worker.isolated.child import serve_worker
-from stator.worker.isolated.messages import SAY_EVERY
-from stator.worker.isolated.surroundings import Surroundings
-from tasks.actions.isolation import START_AGAIN
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
 from tasks.conf import load_settings
+from tasks.extensions.isolation.calls import START_AGAIN
 from tasks.failures import Cancel, Release
 
 Say = Callable[[dict[str, Any]], None]

@@ -16,8 +16,8 @@ from django.conf import global_settings, settings
 from django.db import connections
 from django.utils import timezone, translation
 
+from stator.extensions.isolation.messages import ProcessFailed
 from stator.scopes import Scope, path_in_use
-from stator.worker.isolated.messages import ProcessFailed
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
 NOT_OVERRIDDEN = {"DATABASES"}

@@ -1,26 +1,27 @@
-"""Attempts of objects that lost many leases in a row: run alone, so that a crash takes no other object along."""
+"""Attempts of objects that lost many leases in a row, in processes of their own: the worker goes on meanwhile."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, cast
 
 from stator.db.interface import Claim
+from stator.extensions.isolation.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
+from stator.extensions.isolation.process import IsolatedProcess
+from stator.extensions.isolation.surroundings import Surroundings
 from stator.graph.outcomes import Outcome, Released
 from stator.rows.workers import name_of
+from stator.worker.alone import Alone
 from stator.worker.executor import STOPPED, timed_out
-from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
-from stator.worker.isolated.process import IsolatedProcess
-from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.last_words import report_held
+from stator.worker.parts import Part
+from stator.worker.recorder import Recorder
 from stator.worker.thread_pool import ThreadPool
+from stator.worker.worker import Worker
 
 logger = logging.getLogger("stator.worker")
-
-# Seconds that other claims wait for an object that is attempted alone in this process; then they run for as long.
-PATIENCE = 5.0
 
 # Processes that one worker has for such objects. Each costs a whole Python, and few objects need one.
 AT_ONCE = 2
@@ -41,63 +42,34 @@ CLOSING = 2.0
 HANDING_BACK = 2.0
 
 
-class InProcessIsolation:
-    """Attempts in this process while nothing else runs: for programs that run a worker within themselves.
+def parts(worker: Worker) -> Iterator[Part]:
+    """Yield the processes of a worker that has its own process.
 
-    ``begin`` starts attempts; ``is_empty`` says whether none runs. Other claims wait meanwhile, but for at most
-    ``PATIENCE`` seconds at a time, and then have as long for themselves. ``engaged``: an object is or was wanted, so
-    :meth:`needs_room` has to be asked before other claims.
+    A program that runs a worker within itself may have changed settings in memory, which another process would lack.
     """
-
-    def __init__(self, begin: Callable[[list[Claim]], None], is_empty: Callable[[], bool]) -> None:
-        # Claims that run elsewhere, by their id().
-        self.running: dict[int, Claim] = {}
-        self.engaged = False
-        self._begin = begin
-        self._is_empty = is_empty
-        self._begun = False
-        self._since: float | None = None
-        self._rests_until = 0.0
-
-    def has_room(self, *, make: bool = False) -> bool:
-        """Return whether one more object may be claimed now; ``make``: begin to make room if there is none."""
-        return self._is_empty() and time.monotonic() >= self._rests_until
-
-    def begin(self, claims: list[Claim]) -> None:
-        """Start the attempts for these claims."""
-        self._begun = self.engaged = self._begun or bool(claims)
-        self._begin(claims)
-
-    def needs_room(self, is_wanted: bool) -> bool:
-        """Return whether other claims have to wait; ``is_wanted``: there may be an object to attempt."""
-        now = time.monotonic()
-        self._begun = self._begun and not self._is_empty()
-        self.engaged = is_wanted or self._begun
-        if not self.engaged:
-            self._since = None
-            return False
-        if now < self._rests_until:
-            return False
-        self._since = self._since or now
-        if now - self._since < PATIENCE:
-            return True
-        self._since, self._rests_until = None, now + PATIENCE
-        return False
-
-    def sweep(self) -> None:
-        """End attempts that take too long."""
-
-    def cancel_ended(self, keys: set[int]) -> None:
-        """End the attempts of claims, given by their ``id()``, that have ended."""
-
-    def release_all(self) -> None:
-        """Give up running attempts and release their rows."""
-
-    async def close(self) -> None:
-        """End the processes."""
+    if worker.command is None:
+        return
+    options = {name: worker.command[name] for name in ("json_logs", "database")}
+    recorder = worker.recorder
+    alone = ProcessIsolation(
+        worker.attempts.begin, worker.is_empty, {**options, "has_paths": worker.has_paths}, recorder.add,
+        partial(_note, recorder), worker.lanes.woken.set,
+    )  # fmt: skip
+    yield Part(alone=alone)
 
 
-class ProcessIsolation(InProcessIsolation):
+def _note(recorder: Recorder, claim: Claim, said: IsolatedAnswer) -> None:
+    """Count an attempt; ``said`` is the answer of its process, empty if it died."""
+    recorder.note_elsewhere(
+        claim,
+        recorded=said.get("ended") == "recorded",
+        moved=said.get("moved", ()),
+        failed=said.get("failed", 0),
+        lost=said.get("lost", 0),
+    )
+
+
+class ProcessIsolation(Alone):
     """Attempts in processes of their own, while this process goes on. Lives on the event loop.
 
     ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``on_answer``
@@ -227,7 +199,7 @@ class ProcessIsolation(InProcessIsolation):
             self._wake()
 
     async def _start_process(self) -> IsolatedProcess | None:
-        process = IsolatedProcess("stator.worker.isolated", grace=HANDING_BACK)
+        process = IsolatedProcess("stator.extensions.isolation", grace=HANDING_BACK)
         try:
             await self._in_thread(process.start, self._options)
         except (NotStarted, ProcessFailed) as error:

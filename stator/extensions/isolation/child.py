@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, TextIO
 import django
 from django.db import DatabaseError, InterfaceError, connections
 
+from stator.extensions.isolation.surroundings import take_over, take_over_settings
 from stator.graph.failures import describe
-from stator.worker.isolated.surroundings import take_over, take_over_settings
 from stator.worker.supervisor import be_expendable, end_with, handlers_for_children
 
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stator.worker.isolated.messages import NotStarted, ProcessFailed
-from stator.worker.isolated.surroundings import settings_module
+from stator.extensions.isolation.messages import NotStarted, ProcessFailed
+from stator.extensions.isolation.surroundings import settings_module
 
 logger = logging.getLogger("stator.worker")
 
@@ -39,9 +39,9 @@ LOOK = 0.2
 class IsolatedProcess:
     """An isolated process, the leader of a process group. The group ends when it is killed, and with this process.
 
-    ``module`` is run by ``python -m``; see :mod:`stator.worker.isolated.child`. ``grace``: seconds that it has to end
-    by itself if this process is gone. ``limit``: the most bytes of an answer. ``keeps_errors``: what it writes to its
-    error output becomes part of messages about its end.
+    ``module`` is run by ``python -m``; see :mod:`stator.extensions.isolation.child`. ``grace``: seconds that it has to
+    end by itself if this process is gone. ``limit``: the most bytes of an answer. ``keeps_errors``: what it writes to
+    its error output becomes part of messages about its end.
 
     ``reached`` is called with what it says about its progress before it answers. ``stacks``: what ``faulthandler`` has
     written between its answers, because it ended while code held the interpreter.

@@ -1,4 +1,4 @@
-"""Isolated actions: each runs in a process of its own, which ends with its attempt and can be killed."""
+"""The process of an isolated action, as its worker sees it."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.exceptions import NotBegun, TryAgainLater
+from stator.extensions.isolation.messages import NotStarted, ProcessFailed
+from stator.extensions.isolation.process import IsolatedProcess
+from stator.extensions.isolation.surroundings import surroundings
 from stator.graph.tracebacks import RemoteTraceback
-from stator.worker.isolated.messages import NotStarted, ProcessFailed
-from stator.worker.isolated.process import IsolatedProcess
-from stator.worker.isolated.surroundings import surroundings
 from tasks.failures import Cancel, IsolationError, Release, remote
 
 # Seconds until a process that could not be started is tried again.
@@ -18,7 +18,7 @@ START_AGAIN = 10.0
 
 def process_for_action(limit: int) -> IsolatedProcess:
     """Return a process for one call of an action; ``limit``: the most bytes of its answer."""
-    return IsolatedProcess("tasks.actions.isolated", limit=limit, keeps_errors=True)
+    return IsolatedProcess("tasks.extensions.isolation.isolated", limit=limit, keeps_errors=True)
 
 
 def answer_of(process: IsolatedProcess, request: dict[str, Any]) -> dict[str, Any]:

@@ -5,20 +5,25 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, TypeVar
 from uuid import UUID
 
 from stator import signals
 from stator.conf import load_settings
 from stator.db import operations_in
-from stator.db.claims import adopt
-from stator.db.interface import Claim
+from stator.db.claims import with_events
+from stator.db.instances import load_rows
+from stator.db.interface import Claim, Operations
+from stator.db.preparing import LATER
 from stator.db.retry import is_passing
 from stator.db.suspensions import Suspensions
 from stator.exceptions import NotBegun
+from stator.extensions.isolation.messages import SAY_EVERY, IsolatedAnswer, Request
+from stator.extensions.isolation.surroundings import Surroundings
 from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
@@ -28,8 +33,6 @@ from stator.rows.workers import give_name
 from stator.scopes import Scope
 from stator.worker.around import calls_of, end_extensions
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
-from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
-from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.lanes import Lanes
 from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
@@ -41,6 +44,7 @@ from stator.worker.thread_pool import database_thread_for_handlers
 from stator.worker.threads import DatabaseThread
 from stator.worker.watchdog import Health, Watchdog
 
+Adopted = TypeVar("Adopted", bound=Claim)
 Say = Callable[[IsolatedAnswer], None]
 
 
@@ -203,6 +207,20 @@ class IsolatedAttempt:
             await reach(recorder.flush, suspended, lambda: False, tables)
         moved = [to for _, to in recorder.moved]
         return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
+
+
+def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:
+    """Return the claim that another process made with this token, or None if it has ended.
+
+    Raise ``NotBegun`` if the code here, which is newer or older than the code of that process, does not know its state.
+    """
+    held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
+    for instance in load_rows(held[:1]):
+        if (state := (field := operations.state_field).state_of(instance)) is None:
+            raise NotBegun(LATER, f"{operations.graph.__name__} has no state {field.of(instance)!r} in this process")
+        [claim] = with_events([kind(operations.part_with(instance), instance, state, token, claimed)])
+        return claim
+    return None
 
 
 class IsolatedClaim(Claim):
