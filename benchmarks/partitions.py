@@ -118,8 +118,8 @@ def dropped(model: Any, options: Any) -> dict[str, Any]:
     """Return a round: seconds of the drop, dead rows, and p99 of claims and records before it and from it on."""
     from django.db import connection
 
+    from stator.extensions.partitions.upkeep import maintain
     from stator.models import History
-    from stator.partitions import maintain
 
     keep = fill_month(options.events)
     fill(model, 2000)
@@ -152,9 +152,9 @@ def fill_month(events: int) -> float:
     from django.db import connection
     from django.utils import timezone
 
+    from stator.extensions.partitions.tables import following, read, start_of
+    from stator.extensions.partitions.upkeep import creation
     from stator.models import History
-    from stator.partitions.tables import following, read, start_of
-    from stator.partitions.upkeep import creation
 
     table = read(History, "default")
     if table is None:

@@ -19,10 +19,11 @@ from django.db.models.functions import Coalesce
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
 from stator.logs import progress
-from stator.migration_operations import TableOperation, change_rows
+from stator.migration_operations import change_rows
 from stator.rows.clock import Now
 from stator.rows.meta import field_of
 from stator.rows.state_column import USUAL_NAME
+from stator.table_operations import TableOperation
 
 logger = logging.getLogger("stator.migrations")
 

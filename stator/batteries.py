@@ -50,7 +50,9 @@ def parts_of(worker: "Worker") -> list["Part"]:
 
 
 def connect() -> None:
-    """Let the stores and ``explain()`` ask what the extensions have."""
+    """Let the extensions come in, and the stores and ``explain()`` ask what they have."""
+    for path in (path for extension in extensions() for path in extension.connect):
+        import_string(path)()
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)

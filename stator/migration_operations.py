@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import signature
 from random import uniform
 from time import monotonic, sleep
 from typing import Any
@@ -19,19 +18,15 @@ from django.db.models import Exists, F, IntegerField, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import Capabilities, capabilities_of
-from stator.partitions.conversion import Conversion
-from stator.partitions.nodes import NodesConversion
-from stator.partitions.schemes import ByHash, ByTime, ByValue, Scheme
-from stator.partitions.tables import AHEAD, LEAVES, partition_column
+from stator.extensions.partitions.operations import Distribute as Distribute
+from stator.extensions.partitions.operations import PartitionByTime as PartitionByTime
 from stator.rows.clock import Now
-from stator.rows.hooks import NO_HOOKS
 from stator.rows.life import continued
-from stator.rows.meta import field_of, hooks_of, model_named
-from stator.rows.nodes import is_distributed
+from stator.rows.meta import field_of, model_named
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.spread import SPREAD, SpreadField, wrong_spread
 from stator.rows.state_column import USUAL_NAME
+from stator.table_operations import LEAVES, TableOperation
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
@@ -48,63 +43,6 @@ TRIES = 5
 AT_ONCE: dict[str, Any] = {
     "state_ready": True, "state_next_attempt": None, "state_claim": None, "state_locked_until": None,
 }  # fmt: skip
-
-
-class TableOperation(Operation):
-    """The base of operations on the table of one model, of which Django's models see nothing.
-
-    They do nothing where the router allows no migration of the model, or the database lacks what they need.
-    """
-
-    reduces_to_sql = False
-
-    def __init__(self, model_name: str) -> None:
-        self.model_name = model_name
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        # All by name, as they are written into a file: an operation that is read from there is equal to this one.
-        args, kwargs = vars(self)["_constructor_args"]
-        _, *given = signature(type(self).__init__).bind(self, *args, **kwargs).arguments.items()
-        return type(self).__name__, [], dict(given)
-
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models do not show what the operation changes."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Apply the operation."""
-        if model := self._model_here(app_label, schema_editor, to_state):
-            self.forwards(schema_editor, model)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Reverse the operation."""
-        if model := self._model_here(app_label, schema_editor, from_state):
-            self.backwards(schema_editor, model)
-
-    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Change the table of the model."""
-        raise NotImplementedError
-
-    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Change the table back."""
-
-    def works_with(self, capabilities: Capabilities) -> bool:
-        """Return whether a database with these capabilities has something to change."""
-        return True
-
-    def model_of(self, app_label: str, state: ProjectState) -> type[Model]:
-        """Return the model whose table changes; ``model_name`` is its name, or a label if it is of another app."""
-        name = self.model_name
-        return state.apps.get_model(name if "." in name else f"{app_label}.{name}")
-
-    def _model_here(self, app_label: str, editor: BaseDatabaseSchemaEditor, state: ProjectState) -> type[Model] | None:
-        if not self.works_with(capabilities_of(editor.connection)):
-            return None
-        model = self.model_of(app_label, state)
-        return model if self.allow_migrate_model(editor.connection.alias, model) else None
 
 
 class RowOperation(TableOperation):
@@ -464,143 +402,3 @@ def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
         yield f"SET ({', '.join(values)})"
     if names := [name for name, value in parameters.items() if value is None]:
         yield f"RESET ({', '.join(names)})"
-
-
-class Divide(TableOperation):
-    """The base of operations that give a table partitions."""
-
-    def works_with(self, capabilities: Capabilities) -> bool:
-        return capabilities.has_partitions
-
-    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Convert the table into one with partitions."""
-        self._conversion(editor, model).forwards()
-
-    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Copy the rows of all partitions into one table."""
-        self._conversion(editor, model).backwards()
-
-    def _scheme(self, model: type[Model]) -> Scheme:
-        """Return how the model's table is divided; raise ``CommandError`` if it cannot be."""
-        raise NotImplementedError
-
-    def _conversion(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> Conversion:
-        scheme = self._scheme(model)
-        if editor.atomic_migration:
-            raise CommandError(
-                f"{self.describe()}: programs must be able to write meanwhile, so give the migration atomic = False."
-            )
-        return self._converted(editor, model, scheme)
-
-    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        return Conversion(editor, model, scheme)
-
-
-class PartitionByTime(Divide):
-    """Divide a table of the framework by time, on PostgreSQL: history, statistics, or the runs of tasks.
-
-    ``label`` is ``"stator.History"``, ``"stator.Stats"`` or ``"tasks.Run"``, ``period`` is ``"day"``, ``"week"`` or
-    ``"month"``, in UTC. Put it into a migration of one of your apps that has ``atomic = False`` and depends on the
-    latest migration of the label's app. Workers then make partitions ahead, and drop a partition when all of its rows
-    are past their retention; they no longer delete its rows one by one.
-
-    No row is moved: the table becomes the first partition, while programs go on writing. Reversing the migration copies
-    all rows into one table, and programs wait until it is done. On other databases it does nothing.
-    """
-
-    def __init__(self, label: str, period: str) -> None:
-        if label.count(".") != 1:
-            raise ValueError(f"PartitionByTime({label!r}, {period!r}): {label!r} is not a label such as stator.History")
-        if period not in AHEAD:
-            raise ValueError(
-                f"PartitionByTime({label!r}, {period!r}): the period must be one of {', '.join(AHEAD)}, got {period!r}"
-            )
-        super().__init__(label)
-        self.label = label
-        self.period = period
-
-    def describe(self) -> str:
-        """Return a description for people."""
-        return f"Divide the table of {self.label} by time, a partition for each {self.period}"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """A part of the migration's name."""
-        return f"partitions_of_{self.label.lower().replace('.', '_')}"
-
-    def model_of(self, app_label: str, state: ProjectState) -> type[Model]:
-        # The table is as the installed code knows it: a migration of another app has no state of it.
-        return model_named(self.label)
-
-    def _scheme(self, model: type[Model]) -> Scheme:
-        if not (column := partition_column(model)):
-            raise CommandError(f"{self}: the table of {self.label} cannot be divided by time.")
-        return ByTime(column, self.period)
-
-    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        if is_distributed(model, editor.connection):
-            raise CommandError(
-                f"{self.describe()}: Citus has distributed the table over its nodes, and this operation divides only "
-                "a table on one node."
-            )
-        return super()._converted(editor, model, scheme)
-
-
-class Distribute(Divide):
-    """Divide a model's table over partitions by the values of a column, on PostgreSQL.
-
-    ``by`` names the column of ``StatorMeta.spread``. If Stator has added it, its values are from 0 to 31, and partition
-    ``k`` has the rows whose value, divided by ``partitions``, leaves ``k``. Put the operation into a migration that has
-    ``atomic = False``, after the field was added and before programs write other values than 0 into it. No row is moved
-    then: the table becomes the first partition, while programs go on writing. A model of another app, such as
-    ``tasks.Task``, is named by its label.
-
-    A field of the project, such as a tenant, is divided by a hash of its values. Then all rows are copied, and programs
-    wait until it is done, as they do if rows have other values than 0, or when the migration is reversed.
-
-    In the database the primary key gets the column. Other unique constraints must have it, and other tables can refer
-    to this one only by fields with ``db_constraint=False``. On other databases it does nothing.
-
-    With ``ENGINE = "stator.citus"``, Citus distributes the table over its nodes in 32 shards, beside the table
-    ``colocate_with`` if one is named. Programs wait while it copies the rows. With ``tasks.Task``, the runs are beside
-    their tasks, and every node has the queues; the database has no foreign keys to queues then.
-    """
-
-    def __init__(self, model_name: str, by: str, partitions: int = 8, colocate_with: str | None = None) -> None:
-        if not (isinstance(partitions, int) and 2 <= partitions <= len(SPREAD)):
-            raise ValueError(
-                f"Distribute({model_name!r}, {by!r}): partitions must be from 2 to {len(SPREAD)}, got {partitions!r}"
-            )
-        super().__init__(model_name)
-        self.by = by
-        self.partitions = partitions
-        self.colocate_with = colocate_with
-
-    def describe(self) -> str:
-        """Return a description for people."""
-        return f"Divide the table of {self.model_name} by {self.by} over {self.partitions} partitions"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """A part of the migration's name."""
-        return f"distribute_{self.model_name.lower().replace('.', '_')}"
-
-    def _scheme(self, model: type[Model]) -> Scheme:
-        fields = {field.name: field for field in model._meta.local_concrete_fields}
-        field = fields.get(self.by)
-        wrong = wrong_spread(field) if field else "is no field"
-        if field is None or wrong:
-            raise CommandError(
-                f"Distribute: {self.by!r} of {model._meta.label} {wrong}. Name the column of StatorMeta.spread."
-            )
-        # Migrations have a plain field in place of Stator's.
-        is_ours = field.deconstruct()[1:] == SpreadField().deconstruct()[1:]
-        return (ByValue if is_ours else ByHash)(str(field.column), self.partitions)
-
-    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        if capabilities_of(editor.connection).has_nodes:
-            # The model of a migration has a plain field, and the installed code may not have the model any more.
-            installed = apps.all_models[model._meta.app_label].get(str(model._meta.model_name))
-            hooks = hooks_of(installed) if installed else NO_HOOKS
-            return NodesConversion(editor, model, scheme, self.colocate_with, hooks)
-        return super()._converted(editor, model, scheme)

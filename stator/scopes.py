@@ -18,6 +18,8 @@ M = TypeVar("M", bound=Model)
 PATH: ContextVar[str] = ContextVar("stator_path", default="")
 UNCHANGED: AbstractContextManager[None] = nullcontext()
 EVERYTHING = Q()
+# Returns whether a part of a table, with the moments of its ``lower`` and ``upper`` ends, may be dropped.
+MayEnd = Callable[[Any], bool]
 
 
 @dataclass(slots=True)
@@ -42,12 +44,19 @@ class Tables:
 
     ``divided_by``: return the name of the field by which the table of a model is divided, "" if it is whole.
     ``apart_by``: return the name of the field by which it is divided over several servers, "" if it is not.
+    ``ends_in_parts``: return whether the table of a model of ours is divided by time, so that whole parts end.
+    ``keep_up``: make the parts of the time to come of such a table, and drop the parts that ended longer ago than so
+    many seconds, but those that the function refuses; return how many changed.
     """
 
     divided_by: Callable[[type[Model], str], str] = lambda model, using: ""
     apart_by: Callable[[type[Model], str], str] = lambda model, using: ""
+    ends_in_parts: Callable[[type[Model], str], bool] = lambda model, using: False
+    keep_up: Callable[[type[Model], str, float, MayEnd], int] = lambda model, using, age, may_end: 0
 
 
+# Functions of apps that keep up the tables of theirs in a database, and return how many parts changed.
+KEPT_UP: list[Callable[[str], int]] = []
 TABLES = Tables()
 
 
@@ -94,6 +103,16 @@ def in_parts(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
         return
     for value in list(rows.order_by(F(column)).values_list(column, flat=True).distinct()):
         yield rows.filter(**{column: value})
+
+
+def ends_in_parts(model: type[Model], using: str) -> bool:
+    """Return whether rows of a table of ours are not deleted one by one: they end with their part of the table."""
+    return TABLES.ends_in_parts(model, using)
+
+
+def keep_up(model: type[Model], using: str, age: float, may_end: MayEnd = lambda part: True) -> int:
+    """Make the parts of the time to come of a table, drop those that ended ``age`` seconds ago; return how many."""
+    return TABLES.keep_up(model, using, age, may_end)
 
 
 def entering(path: str) -> AbstractContextManager[None]:

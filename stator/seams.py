@@ -48,6 +48,7 @@ class AroundMoves(Protocol):
 class Extension:
     """What an extension adds.
 
+    ``connect``: the paths of functions that are called when Django has loaded all apps.
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
     ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
@@ -67,9 +68,11 @@ class Extension:
     ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
     has is in ``stator/commands/__init__.py``.
+    ``looks``: the paths of functions that look at the tables of a database, for people who ask what is wrong.
     """
 
     name: str
+    connect: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
     upkeep: tuple[str, ...] = ()
@@ -84,3 +87,4 @@ class Extension:
     kinds: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()

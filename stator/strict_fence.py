@@ -4,8 +4,8 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import Model
 
 from stator.capabilities import Capabilities
-from stator.migration_operations import TableOperation
 from stator.rows.meta import column_of, field_of
+from stator.table_operations import TableOperation
 
 TRIGGER = "stator_strict_fence"
 

@@ -38,13 +38,13 @@ EXTENSIONS = {
     "scopes": Extension(
         "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
         "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
-        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py stator/partitions/* "
+        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py "
         "stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py tasks/queue/parts.py",
         # Without words that the core has for other things: a place in a line or a table, str.partition, resting rows.
         r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas|slice_of"
         r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
         r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
-        r"|^Distribute$|citus|_on_nodes|partitions|partitioned|partition_|(?-i:Partition)|stator\.schemas"
+        r"|citus|_on_nodes|stator\.schemas"
         r"|^resting_?schemas?$|(worker|db)\.resting",
     ),
     "events": Extension(
@@ -89,7 +89,12 @@ EXTENSIONS = {
     ),
     "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
     "model_rules": Extension(""),
-    "partitions": Extension(""),
+    "partitions": Extension(
+        "",
+        r"^Distribute$|partitions|partitioned|partition_|Partition",
+        needs="scopes",
+        tests="tests/stator/partitions/*",
+    ),
     "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
     "refusals": Extension(
         "stator/db/refusals.py stator/db/locks.py stator/db/tables.py stator/worker/tables.py",
@@ -128,7 +133,8 @@ EXTENSIONS = {
         r"guard|^unsaved$|(?i:strict_?fence)",
     ),
     "migrations": Extension(
-        "stator/migration_operations.py stator/adoption.py stator/management/autodetector.py",
+        "stator/migration_operations.py stator/table_operations.py stator/adoption.py "
+        "stator/management/autodetector.py",
         r"^(AddStatorColumns|RenameState|RemoveState|Adopt\w*|Autodetector|renamed_from|renames|rename)$"
         r"|stator\.migration_operations|stator\.adoption",
     ),

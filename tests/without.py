@@ -21,6 +21,7 @@ PASSES = (
     "isolation",
     "limits",
     "model_rules",
+    "partitions",
     "progress",
     "steps",
     "tasks_admin",

@@ -31,7 +31,7 @@ def run(options: Options) -> Answer:
     kept: dict[str, dict[str, int]] = {upkeep.name: {} for upkeep in upkeeps()}
     ages = retention_of(load_settings())
     for alias, models in by_database(models_of([]), options["database"]).items():
-        changed[alias] = own_tables.maintain_partitions(alias, **ages)
+        changed[alias] = own_tables.keep_up_all(alias, **ages)
         deleted[alias] = own_tables.prune_all(alias, AT_ONCE, **ages)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
         for upkeep in upkeeps():

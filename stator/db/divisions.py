@@ -3,9 +3,7 @@
 from stator import schemas
 from stator.db import grouping, slices
 from stator.db.division import DIVISIONS
-from stator.partitions.tables import divided_by
 from stator.rows import nodes
-from stator.scopes import TABLES
 
 
 def connect() -> None:
@@ -13,5 +11,4 @@ def connect() -> None:
     schemas.connect()
     grouping.connect()
     nodes.connect()
-    TABLES.divided_by = divided_by
     DIVISIONS.of = slices.division_of

@@ -9,10 +9,10 @@ from typing import Any
 from django.db.models import QuerySet
 
 from stator.db.sweeps import sweep_of
-from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.workers import WORKER_RETENTION
+from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 
 
 def prune(
@@ -27,7 +27,7 @@ def prune(
     found = Counter[tuple[str, str]]()
     ages = {"errors": errors, "history": history, "stats": stats, "workers": WORKER_RETENTION, "": 0.0}
     for table in RECORD_TABLES:
-        if not table.aged or is_partitioned(table.model, alias):
+        if not table.aged or ends_in_parts(table.model, alias):
             continue
         rows: QuerySet[Any] = QuerySet(table.model, using=alias)
         lookups = {f"{table.aged}__lt": columns.after(-ages[table.kept])}
@@ -52,7 +52,7 @@ def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: f
     return total + sum(sweep_of(table).all(alias, limit, ages[table.kept]) for table in RECORD_TABLES if table.sweep)
 
 
-def maintain_partitions(alias: str, *, errors: float, history: float, stats: float) -> int:
+def keep_up_all(alias: str, *, errors: float, history: float, stats: float) -> int:
     """Make partitions ahead, and drop those older than the given seconds; return how many changed.
 
     The latest ``errors`` are rows that are written again and again, so they have no partitions.
@@ -61,5 +61,5 @@ def maintain_partitions(alias: str, *, errors: float, history: float, stats: flo
     """
     ages = {"errors": errors, "history": history, "stats": stats}
     divided = [table for table in RECORD_TABLES if hasattr(table.model, "PARTITION_COLUMN")]
-    own = sum(maintain(table.model, alias, ages[table.kept]) for table in divided)
-    return own + sum(upkeep(alias) for upkeep in UPKEEP)
+    own = sum(keep_up(table.model, alias, ages[table.kept]) for table in divided)
+    return own + sum(kept_up(alias) for kept_up in KEPT_UP)

@@ -190,7 +190,7 @@ def upkeeps() -> tuple[Upkeep, ...]:
 
 def maintain(operations: Operations, limit: int) -> None:
     """Make the partitions of the time to come, and drop old ones."""
-    own_tables.maintain_partitions(operations.alias, **retention_of(operations.settings))
+    own_tables.keep_up_all(operations.alias, **retention_of(operations.settings))
 
 
 def retention_of(settings: Settings) -> dict[str, float]:

@@ -11,8 +11,8 @@ from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import History, are_apart, in_parts
-from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from stator.rows.deletions import Retention, note_deleted
+from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 from tasks.conf import load_settings
 from tasks.models import Batch, Claimant, Queue, Run, Task
 from tasks.rows import idle
@@ -128,29 +128,29 @@ def _delete_with_records(rows: QuerySet[Any], pks: list[int]) -> None:
         return
     of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
     # History in partitions stays until its partition is dropped, as do runs.
-    if not is_partitioned(History, rows.db):
+    if not ends_in_parts(History, rows.db):
         History.objects.using(rows.db).filter(of_these).delete()
     rows.filter(pk__in=pks).delete()
 
 
 def connect() -> None:
-    """Let workers maintain the partitions of runs, if they have some."""
-    UPKEEP.append(_maintain_runs)
+    """Let workers keep up the parts of the table of runs, if it has some."""
+    KEPT_UP.append(_keep_up_runs)
 
 
-def _maintain_runs(using: str) -> int:
-    return maintain(Run, using, 0.0, partial(_is_of_no_task, using))
+def _keep_up_runs(using: str) -> int:
+    return keep_up(Run, using, 0.0, partial(_is_of_no_task, using))
 
 
-def _is_of_no_task(using: str, partition: Partition) -> bool:
-    """Return whether all tasks are deleted that have runs in a partition.
+def _is_of_no_task(using: str, part: Any) -> bool:
+    """Return whether all tasks are deleted that have runs in a part of the table.
 
     Nearly all are deleted when it ended long ago, so the remaining ones of that time are looked up in it.
     """
     runs = run_rows(using)
-    if partition.lower:
-        runs = runs.filter(claimed__gte=partition.lower)
-    runs = runs.filter(claimed__lt=partition.upper)
+    if part.lower:
+        runs = runs.filter(claimed__gte=part.lower)
+    runs = runs.filter(claimed__lt=part.upper)
     ends = runs.aggregate(first=Min("task"), last=Max("task"))
     tasks: QuerySet[Any] = QuerySet(Task, using=using).filter(pk__gte=ends["first"] or 0, pk__lte=ends["last"] or 0)
     return not tasks.filter(Exists(runs.filter(task=OuterRef("pk")))).exists()

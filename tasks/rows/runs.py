@@ -5,12 +5,12 @@ from django.db.models import Q, QuerySet
 from django.db.models.deletion import Collector
 
 from stator.models import MomentField, Now, SpreadField
-from stator.partitions import is_partitioned
+from stator.scopes import ends_in_parts
 
 
 def delete_runs(collector: Collector, field: models.Field, runs: QuerySet, using: str) -> None:
     """Delete the runs of deleted tasks (``on_delete``); runs in partitions are dropped with their partition."""
-    if not is_partitioned(Run, using):
+    if not ends_in_parts(Run, using):
         models.CASCADE(collector, field, runs, using)
 
 

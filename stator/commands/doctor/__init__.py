@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.utils.module_loading import import_string
 
+from stator.batteries import extensions
 from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import models_of
@@ -36,7 +38,6 @@ Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
 TABLES: dict[str, tuple[Look, ...]] = {
     "": (tables.indexes,),
     "has_plpgsql": (tables.triggers,),
-    "has_partitions": (tables.partitions,),
 }
 SERVERS: dict[str, tuple[Look, ...]] = {
     "": (clocks.skew,),
@@ -85,7 +86,7 @@ def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     usable, complete = tables.usable(alias, models)
     yield usable
     if complete:
-        yield from _all_of(TABLES, alias, complete)
+        yield from _of_all_tables(alias, complete)
         yield from _looked(standing.troubles, alias, complete)
         yield from _all_of(SERVERS, alias, complete)
 
@@ -130,11 +131,17 @@ def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
         names = tuple(scope.path for scope in same)
         with in_schema(names[0]):
             usable, complete = tables.usable(alias, known.models[same[0]])
-            for one in (usable, *(_all_of(TABLES, alias, complete) if complete else ())):
+            for one in (usable, *(_of_all_tables(alias, complete) if complete else ())):
                 yield replace(one, sentence=f"in {named(names)}: {one.sentence}", schemas=names)
     if further := [scope.path for same in structures[MAX_STRUCTURES:] for scope in same]:
         message = f"not examined in {counted(len(further), 'schema')} with other tables or columns: {named(further)}"
         yield Problem("database", message, remedy="stator doctor --schema NAME", level=WARNING)
+
+
+def _of_all_tables(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
+    yield from _all_of(TABLES, alias, models)
+    for path in (path for extension in extensions() for path in extension.looks):
+        yield from _looked(import_string(path), alias, models)
 
 
 def _all_of(group: dict[str, tuple[Look, ...]], alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:

@@ -7,8 +7,6 @@ from stator.checks.databases import check_sqlite
 from stator.db.tables import index_names
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
-from stator.partitions.tables import partitioned
-from stator.partitions.upkeep import rest_of
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import TRIGGER
 from stator.worker.startup import Unusable, lacks_in
@@ -62,24 +60,6 @@ def triggers(alias: str, models: list[type[StatorModel]]) -> Problem:
         message = f"{TRIGGER} is disabled on {', '.join(off)}, so raw writes may revive ended claims"
         return Problem("triggers", message, remedy="ALTER TABLE ... ENABLE TRIGGER stator_strict_fence", level=WARNING)
     return Problem("triggers", "no trigger is disabled", level=OK)
-
-
-def partitions(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
-    """Check that tables divided by ``PartitionByTime`` have partitions for the time to come, and take all rows."""
-    found = []
-    for table in partitioned(alias):
-        if missing := len(table.missing()):
-            remedy = "run a worker or manage.py stator prune" + (", as the owner of the table" * (not table.owned))
-            message = f"{missing} partitions of {table.name} are missing, so their rows go to its default partition"
-            found.append(Problem("partitions", message, remedy=remedy, level=WARNING))
-        elif table.period is None:
-            message = f"the newest partition of {table.name} is no day, week or month, so none is made after it"
-            found.append(Problem("partitions", message, remedy="make partitions yourself", level=WARNING))
-        if table.owned and (rest := rest_of(connections[alias], table)):
-            # Not bad: they are found as any others.
-            message = f"{rest.name} has rows, until all of them are past their retention"
-            found.append(Problem("partitions", message, level=OK))
-    return found or [Problem("partitions", "as they should be, or none", level=OK)]
 
 
 def sqlite_options(alias: str, models: list[type[StatorModel]]) -> Problem:

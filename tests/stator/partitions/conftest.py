@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.partitions import upkeep
+from stator.extensions.partitions import upkeep
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from django.apps import apps
 from django.db import connection, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
+from stator.extensions.partitions.tables import read
+from stator.extensions.partitions.upkeep import creation
 from stator.migration_operations import PartitionByTime
-from stator.partitions.tables import read
-from stator.partitions.upkeep import creation
 
 
 def convert(label, period="month", *, backwards=False, atomic=False):

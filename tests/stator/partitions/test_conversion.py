@@ -7,10 +7,10 @@ from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 from django.test.utils import CaptureQueriesContext
 
+from stator.extensions.partitions import conversion, upkeep
+from stator.extensions.partitions.tables import is_partitioned, read
 from stator.migration_operations import PartitionByTime
 from stator.models import History, Stats
-from stator.partitions import conversion, upkeep
-from stator.partitions.tables import is_partitioned, read
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, begun_beside
 from tests.stator.partitions.dividing import convert, divided, execute, names, other_session, shape

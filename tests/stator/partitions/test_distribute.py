@@ -5,8 +5,8 @@ from django.core.management.base import CommandError
 from django.db import IntegrityError, connection, migrations, models, transaction
 from django.db.migrations.writer import OperationWriter
 
+from stator.extensions.partitions import conversion
 from stator.migration_operations import Distribute, StorageParameters
-from stator.partitions import conversion
 from stator.rows.spread import SPREAD
 from tests.sizes import PATIENCE
 from tests.stator.making import begun_beside

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.partitions.tables import AHEAD, Partition, PartitionedTable, periods_from
+from stator.extensions.partitions.tables import AHEAD, Partition, PartitionedTable, periods_from
 from tests.stator.partitions.dividing import day
 
 

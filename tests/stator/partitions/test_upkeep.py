@@ -9,9 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db import own_tables
+from stator.extensions.partitions import upkeep
+from stator.extensions.partitions.tables import AHEAD, read, start_of
+from stator.extensions.partitions.upkeep import maintain
 from stator.models import History, Stats
-from stator.partitions import maintain, upkeep
-from stator.partitions.tables import AHEAD, read, start_of
 from stator.worker.duties import PRUNE
 from tests.stator.making import ago, operations_of
 from tests.stator.partitions.dividing import day, divided, execute, names, other_session
@@ -127,5 +128,5 @@ def test_the_duty_of_workers_drops_partitions_and_deletes_no_row_of_them():
 
 def test_tables_without_partitions_lose_their_rows_one_by_one():
     event(ago(100 * DAY))
-    assert own_tables.maintain_partitions("default", errors=1, history=1, stats=1) == 0
+    assert own_tables.keep_up_all("default", errors=1, history=1, stats=1) == 0
     assert own_tables.prune("default", 10, errors=DAY, history=DAY, stats=DAY) == 1

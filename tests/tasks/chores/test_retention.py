@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from stator import signals
+from stator.extensions.partitions.tables import read
 from stator.models import History, Report
-from stator.partitions.tables import read
 from stator.runner import StatorRunner
 from tasks.chores import retention
 from tasks.chores.retention import prune

@@ -8,8 +8,8 @@ from django.apps import apps
 from django.db import connection
 
 from stator.commands.doctor import tables
+from stator.extensions.partitions import doctor, upkeep
 from stator.models import History
-from stator.partitions import upkeep
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import StrictFence
 from tests.stator.commands.doctor.examining import examined
@@ -143,7 +143,7 @@ def test_trigger_that_is_switched_off_is_a_warning(crew_of_all):
 def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all, monkeypatch):
     monkeypatch.setattr(upkeep, "WAIT", 30.0)
     with divided("stator.History", "month"):
-        assert [finding.level for finding in tables.partitions("default", [])] == ["ok"]
+        assert [finding.level for finding in doctor.partitions("default", [])] == ["ok"]
         newest = max(name for name in names(History) if name.removeprefix("stator_history_").isdigit())
         execute(f"DROP TABLE {newest}")
         code, found = examined("--strict")
@@ -157,5 +157,5 @@ def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all, monk
 def test_a_default_partition_with_rows_is_named():
     with divided("stator.History", "month"):
         History.objects.create(model_label="x", object_pk="1", version=1, source="a", at=ago(-400 * 86400))
-        [finding] = tables.partitions("default", [])
+        [finding] = doctor.partitions("default", [])
     assert (finding.level, "stator_history_default has rows" in finding.sentence) == ("ok", True)

@@ -17,10 +17,11 @@ from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import ForeignKey, Model
 
-from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
-from stator.partitions.tables import LEAVES, Part, asked, spelled_out
-from stator.partitions.upkeep import is_locked, locked
+from stator.extensions.partitions.schemes import MAX_NAME, Division, Scheme, part_of
+from stator.extensions.partitions.tables import Part, asked, spelled_out
+from stator.extensions.partitions.upkeep import is_locked, locked
 from stator.rows.keys import key_fields
+from stator.table_operations import LEAVES
 
 # How often the lock of a table is tried, and the most seconds between two tries.
 TRIES, MAX_PAUSE = 50, 1.0

@@ -13,6 +13,7 @@ from django.db.models import Model
 from stator.capabilities import capabilities_of
 from stator.rows.nodes import is_distributed
 from stator.rows.spread import spread_field
+from stator.scopes import TABLES
 
 # The periods that a partition may have, and how many partitions are made ahead of the current one.
 AHEAD = {"day": 7, "week": 4, "month": 3}
@@ -36,12 +37,6 @@ WHERE t.partrelid = to_regclass(%s) AND t.partstrat = 'r'
 """
 
 DIVIDED = "SELECT EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = to_regclass(%s))"
-
-# A table itself, or the partitions that have its rows.
-LEAVES = (
-    "SELECT coalesce(relid, %(table)s::regclass) "
-    "FROM (SELECT) one LEFT JOIN pg_partition_tree(%(table)s::regclass) ON isleaf"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +174,11 @@ def divided_by(model: type[Model], alias: str) -> str:
     """Return the name of the field by which the table of a managed model is divided; "" if it is whole."""
     spread = spread_field(model)
     return spread.name if spread is not None and is_divided(model, alias) else ""
+
+
+def connect() -> None:
+    """Let them say which tables are divided."""
+    TABLES.divided_by, TABLES.ends_in_parts = divided_by, is_partitioned
 
 
 def partitioned(alias: str) -> list[PartitionedTable]:

@@ -5,8 +5,8 @@ from typing import Any
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import Model
 
-from stator.partitions.conversion import Conversion
-from stator.partitions.schemes import ByValue, Scheme
+from stator.extensions.partitions.conversion import Conversion
+from stator.extensions.partitions.schemes import ByValue, Scheme
 from stator.rows.hooks import NO_HOOKS, ModelHooks
 from stator.rows.spread import SPREAD
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from stator.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
-from stator.partitions.upkeep import creation
+from stator.extensions.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
+from stator.extensions.partitions.upkeep import creation
 from stator.rows.spread import SPREAD
 
 TIMES = """

@@ -12,7 +12,8 @@ from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
-from stator.partitions.tables import TICK, Partition, PartitionedTable, asked, read, spelled_out
+from stator.extensions.partitions.tables import TICK, Partition, PartitionedTable, asked, read, spelled_out
+from stator.scopes import TABLES
 
 logger = logging.getLogger("stator.partitions")
 
@@ -29,9 +30,6 @@ ENDS = "SELECT extract(epoch FROM min({column}))::float8, extract(epoch FROM max
 
 MayDrop = Callable[[Partition], bool]
 
-# Functions of apps that maintain their tables in a database and return how many partitions changed.
-UPKEEP: list[Callable[[str], int]] = []
-
 
 def maintain(model: type[Model], alias: str, age: float, may_drop: MayDrop = lambda partition: True) -> int:
     """Make the missing partitions of a model's table, and drop partitions that ended more than ``age`` seconds ago.
@@ -41,6 +39,11 @@ def maintain(model: type[Model], alias: str, age: float, may_drop: MayDrop = lam
     """
     table = read(model, alias)
     return Upkeep(model, alias, table, age, may_drop).run() if table else 0
+
+
+def connect() -> None:
+    """Let workers keep up the tables that are divided by time."""
+    TABLES.keep_up = maintain
 
 
 @dataclass(frozen=True, slots=True)
