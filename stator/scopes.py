@@ -4,7 +4,7 @@ Whatever divides the rows of a site makes scopes of its own: ``stator/schemas.py
 condition, and Citus a node. Stores, workers and statements know scopes alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ M = TypeVar("M", bound=Model)
 PATH: ContextVar[str] = ContextVar("stator_path", default="")
 UNCHANGED: AbstractContextManager[None] = nullcontext()
 EVERYTHING = Q()
+# The attribute of a query with the columns that are read first; the compiler of such a server knows it.
+READ_FIRST = "stator_read_first"
 # Returns whether a part of a table, with the moments of its ``lower`` and ``upper`` ends, may be dropped.
 MayEnd = Callable[[Any], bool]
 
@@ -103,6 +105,17 @@ def in_parts(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
         return
     for value in list(rows.order_by(F(column)).values_list(column, flat=True).distinct()):
         yield rows.filter(**{column: value})
+
+
+def read_first(rows: QuerySet[Any], columns: Iterable[str]) -> QuerySet[Any]:
+    """Return a subquery that refers to rows in several parts, with its conditions on its own ``columns`` met before.
+
+    A server that has the parts on several nodes joins them with no other table by such a reference.
+    """
+    marked = rows.all()
+    names = dict.fromkeys(str(rows.model._meta.get_field(name).column) for name in columns)
+    setattr(marked.query, READ_FIRST, tuple(names))
+    return marked
 
 
 def ends_in_parts(model: type[Model], using: str) -> bool:

@@ -24,12 +24,11 @@ from stator.rows.keys import key_of, key_text, shown_key, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, hooks_of, model_of
-from stator.rows.nodes import read_first
 from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of, keep_acts, keep_moves
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
-from stator.scopes import are_apart
+from stator.scopes import are_apart, read_first
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line

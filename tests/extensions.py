@@ -33,19 +33,23 @@ class Extension:
     tests: str = ""
 
 
-# Many schemas, divided tables and the nodes of Citus are one idea, so they are one entry.
+# Many schemas, divided tables and the nodes of Citus are ways to have more than one scope (``stator/scopes.py``). The
+# column of ``spread`` is one of the model, whatever divides its table.
 EXTENSIONS = {
-    "scopes": Extension(
+    # Without words that the core has for other things: resting rows.
+    "schemas": Extension(
         "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
-        "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
-        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py "
-        "stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py tasks/queue/parts.py",
-        # Without words that the core has for other things: a place in a line or a table, str.partition, resting rows.
-        r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas|slice_of"
-        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
+        "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/worker/schemas.py",
+        r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas)$"
+        r"|stator\.schemas|^resting_?schemas?$|(worker|db)\.resting",
+    ),
+    # Without words that the core has for other things: a place in a line or a table.
+    "slices": Extension(
+        "stator/citus/* stator/db/citus.py",
+        r"(?i)^(slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
         r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
-        r"|citus|_on_nodes|stator\.schemas"
-        r"|^resting_?schemas?$|(worker|db)\.resting",
+        r"|citus|_on_nodes|^shard$",
+        tests="tests/citus/* tests/stator/db/test_slices*",
     ),
     "events": Extension(
         "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "
@@ -85,14 +89,14 @@ EXTENSIONS = {
     ),
     "stats": Extension(
         "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py stator/db/counted_attempts.py",
-        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|shard|thin|SAMPLE|stator_stats)$|rows\.statistics",
+        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|thin|SAMPLE|stator_stats)$|rows\.statistics",
     ),
     "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
     "model_rules": Extension(""),
     "partitions": Extension(
         "",
-        r"^Distribute$|partitions|partitioned|partition_|Partition",
-        needs="scopes",
+        r"^Distribute$|(?<!has_)partitions|partitioned|partition_|Partition",
+        needs="slices",
         tests="tests/stator/partitions/*",
     ),
     "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),

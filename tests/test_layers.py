@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "asynchronous citus conf explain migration_operations models querysets rows schemas scopes signals "
+    1: "asynchronous conf explain migration_operations models querysets rows schemas scopes signals "
     "statements strict_fence table_operations",
     2: "adoption db",
     3: "batteries claims runner seams undo worker",
-    4: "admin admin_site answering apps checks commands extensions management metrics overview pytest_plugin "
+    4: "admin admin_site answering apps checks citus commands extensions management metrics overview pytest_plugin "
     "templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
@@ -82,8 +82,8 @@ WITH_SQL = {
     "db": "the statements on rows",
     "rows.reports": "copies what rows are, by the server, before they are changed",
     "rows.life_ends": "asks which records rows have that are about to be deleted",
-    "rows.nodes": "asks Citus which tables it has distributed",
     "rows.column_guard": "asks the server what time it is",
+    "extensions.slices": "asks Citus which tables it has distributed, and finds slices",
     "extensions.partitions": "reads, makes and drops partitions",
     "migration_operations": "drops a trigger",
     "schemas": "asks the server for its schemas and their tables",

@@ -23,6 +23,7 @@ PASSES = (
     "model_rules",
     "partitions",
     "progress",
+    "slices",
     "steps",
     "tasks_admin",
     "tasks_commands",

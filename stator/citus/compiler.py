@@ -15,7 +15,8 @@ from django.db.models.sql import compiler
 from django.db.models.sql.compiler import SQLAggregateCompiler
 from django.db.models.sql.where import WhereNode
 
-from stator.rows.nodes import READ_FIRST, columns_of_slices
+from stator.extensions.slices.nodes import columns_of_slices
+from stator.scopes import READ_FIRST
 from stator.statements import Statement, joined, written
 
 __all__ = ["SQLAggregateCompiler", "SQLCompiler", "SQLDeleteCompiler", "SQLInsertCompiler", "SQLUpdateCompiler"]

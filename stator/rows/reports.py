@@ -17,9 +17,8 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
 from stator.rows.life import Life
 from stator.rows.meta import owner_of
-from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
-from stator.scopes import are_apart
+from stator.scopes import are_apart, read_first
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500

@@ -11,9 +11,9 @@ from stator.extensions.partitions.conversion import Conversion
 from stator.extensions.partitions.nodes import NodesConversion
 from stator.extensions.partitions.schemes import ByHash, ByTime, ByValue, Scheme
 from stator.extensions.partitions.tables import AHEAD, partition_column
+from stator.extensions.slices.nodes import is_distributed
 from stator.rows.hooks import NO_HOOKS
 from stator.rows.meta import hooks_of, model_named
-from stator.rows.nodes import is_distributed
 from stator.rows.spread import SPREAD, SpreadField, wrong_spread
 from stator.table_operations import TableOperation
 

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.rows.nodes import is_distributed
+from stator.extensions.slices.nodes import is_distributed
 from stator.rows.spread import spread_field
 from stator.scopes import TABLES
 

@@ -20,9 +20,8 @@ from stator.graph.graphs import state_problem
 from stator.graph.states import State
 from stator.rows.edges import add_edge_condition
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
-from stator.scopes import are_apart
+from stator.scopes import are_apart, read_first
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import POSTGRESQL
-from stator.db import interface, session, slices
+from stator.db import interface, session
+from stator.extensions.slices import slices
 from stator.graph.outcomes import Moved
 from stator.migration_operations import Distribute
 from stator.models import History, Step
@@ -133,7 +134,7 @@ def test_slices_are_made_on_demand_and_forgotten(operations, monkeypatch):
 
 def test_claim_ends_after_many_values_without_a_row(on_nodes, monkeypatch):
     operations = operations_of(Bill)
-    monkeypatch.setattr("stator.db.slices.MAX_EMPTY", 5)
+    monkeypatch.setattr("stator.extensions.slices.slices.MAX_EMPTY", 5)
     for tenant in tenants(12):
         bills(tenant)
     asked = []

@@ -1,21 +1,16 @@
-"""Tables that Citus has distributed over its nodes: which they are, and queries in parts or in a form that it plans."""
+"""Tables that Citus has distributed over its nodes: which they are."""
 
-from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
 from django.db import connections
-from django.db.models import Field, Model, QuerySet
+from django.db.models import Field, Model
 
 from stator.capabilities import capabilities_of
 from stator.rows.hooks import with_others_beside
 from stator.rows.meta import field_of, options_of
 from stator.rows.spread import is_in_one_line, spread_field
 from stator.scopes import TABLES
-
-# The attribute of a query with the columns that are read first; the compiler for Citus knows it.
-READ_FIRST = "stator_read_first"
-
 
 # Seconds until a table that was not distributed is looked up again.
 LOOKED_UP = 60.0
@@ -64,14 +59,3 @@ def columns_of_slices() -> dict[str, Field]:
 def connect() -> None:
     """Let them say which tables are divided."""
     TABLES.apart_by = apart_by
-
-
-def read_first(rows: QuerySet[Any], columns: Iterable[str]) -> QuerySet[Any]:
-    """Return a subquery that refers to rows on several nodes, with its conditions on its own ``columns`` met before.
-
-    Citus joins a table on several nodes with no other one by such a reference.
-    """
-    marked = rows.all()
-    names = dict.fromkeys(str(rows.model._meta.get_field(name).column) for name in columns)
-    setattr(marked.query, READ_FIRST, tuple(names))
-    return marked

@@ -18,11 +18,12 @@ from django.db import DatabaseError
 from django.db.models import F, Field, Model, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from stator.db import node_probe, sql
+from stator.db import sql
 from stator.db.conditions import CLAIM
-from stator.db.division import Undivided
+from stator.db.division import DIVISIONS, Undivided
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_of_remote
+from stator.extensions.slices import node_probe
 from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of_all
@@ -54,6 +55,11 @@ WITH RECURSIVE found(value, n) AS (
   SELECT next.value, n + 1 FROM found CROSS JOIN LATERAL ({next}) AS next(value) WHERE n < {most})
 SELECT value FROM found
 """
+
+
+def connect() -> None:
+    """Let them be what divides the rows of a model."""
+    DIVISIONS.of = division_of
 
 
 def division_of(operations: Operations) -> Undivided:

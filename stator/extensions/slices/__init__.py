@@ -1,0 +1,12 @@
+"""Slices: stores for parts of the rows of a model with ``spread``, over the partitions of its table or over nodes.
+
+``slices`` makes them, and ``nodes`` says which tables Citus has distributed; ``node_probe`` is the poll of such tables.
+``grouping`` has Django group their rows by all columns.
+"""
+
+from stator.seams import Extension
+
+EXTENSION = Extension(
+    name="slices",
+    connect=tuple(f"stator.extensions.slices.{name}.connect" for name in ("grouping", "nodes", "slices")),
+)
