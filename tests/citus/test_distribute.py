@@ -163,7 +163,8 @@ def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(alias: 
         operations.record(list(zip(claims, ends, strict=True)))
     sheets = Sheet.objects.using(alias)
     assert sheets.filter(state="done").count() == 90
-    for duty in (duties.MARK_READY, duties.REAP, *map(duties.duties_of, (duties.When.START, duties.When.PASS))):
+    whens = duties.When.START, duties.When.PASS
+    for duty in (duties.MARK_READY, duties.REAP, *chain.from_iterable(map(duties.duties_of, whens))):
         duties.perform(duty, operations, stopped=lambda: False)
     Sheet.stator.using(alias).retry()
     Sheet.transition_perform_queryset(sheets.filter(state="new"), "left")
