@@ -184,7 +184,8 @@ class Claim(
 
     def show_news(self) -> None:
         """Write what the attempt has said of itself since the last time."""
-        write_news(self.operations, [self])
+        if self.kept:
+            write_news(self.operations, [self])
 
     def take_news(self, name: str, *values: object) -> None:
         """Remember what the attempt has said of itself in another process."""
