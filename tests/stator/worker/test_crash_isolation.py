@@ -116,7 +116,7 @@ async def test_idle_process_that_does_not_end_is_killed_with_its_worker(processe
 
 def test_extension_of_an_attempt_in_a_process_counts_in_the_worker_too():
     claim, noted, answers = FakeClaim(FakeOperations()), [], iter([{"extended": 100.0}, RECORDED])
-    claim.take_news, claim.note_extension = None, lambda seconds, now: noted.append(seconds)
+    claim.take_news, claim.note_extension = print, lambda seconds, now: noted.append(seconds)
     process = SimpleNamespace(ask=lambda request: next(answers), answer=lambda: next(answers))
     assert module._attempt(process, claim, {}) == RECORDED
     assert noted == [100.0]
