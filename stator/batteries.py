@@ -8,7 +8,7 @@ from django.utils.module_loading import import_string
 
 from stator.db.conditions import CONDITIONS
 from stator.db.effect_table import EFFECTS
-from stator.explain.kinds import add_problem_kind
+from stator.explain.kinds import place_kind
 from stator.rows.followers import FOLLOWERS
 from stator.rows.news import NEWS
 from stator.seams import Extension
@@ -59,4 +59,4 @@ def connect() -> None:
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
     NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)
     for path in (path for extension in extensions() for path in extension.kinds):
-        add_problem_kind(import_string(path))
+        place_kind(import_string(path))

@@ -23,7 +23,6 @@ from stator.extensions.partitions.operations import PartitionByTime as Partition
 from stator.rows.clock import Now
 from stator.rows.life import continued
 from stator.rows.meta import field_of, model_named
-from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.state_column import USUAL_NAME
 from stator.table_operations import LEAVES, TableOperation
@@ -104,12 +103,12 @@ class RenameState(RowOperation):
         if self._is_stored(model, old):
             change_rows(self._in(model, connection.alias, old).filter(state_claim=None), changes)
             change_rows(self._in(model, connection.alias, old), changes | AT_ONCE)
-        if _is_here(Pause, connection) and isinstance(old, str) and isinstance(new, str):
-            paused = Pause.objects.using(connection.alias).filter(model_label=model._meta.label_lower, state=old)
-            replace_pauses(paused, state=new)
+        if isinstance(old, str) and isinstance(new, str):
+            for records, rewrite in _rewritten(connection):
+                rewrite(records.filter(model_label=model._meta.label_lower, state=old), {"state": new})
 
     def _is_stored(self, model: type[Model], state: object) -> bool:
-        """Return whether rows may have this; a name of a state with a number stands in pauses alone."""
+        """Return whether rows may have this; of a state with a number, people have stored the name."""
         numbers = isinstance(field_of(model, self.field), IntegerField)
         return isinstance(state, int) == numbers
 
@@ -274,8 +273,8 @@ class RenameRecords(Operation):
 
     def _rename(self, connection: BaseDatabaseWrapper, old: str, new: str) -> None:
         alias = connection.alias
-        if _is_here(Pause, connection):
-            replace_pauses(Pause.objects.using(alias).filter(model_label=old), model_label=new)
+        for stored, rewrite in _rewritten(connection):
+            rewrite(stored.filter(model_label=old), {"model_label": new})
         for records in [table.model for table in RECORD_TABLES if table.labelled]:
             if _is_here(records, connection):
                 rows: QuerySet[Model] = QuerySet(records, using=alias)
@@ -289,6 +288,13 @@ class RenameRecords(Operation):
             permission = model_named("auth.Permission")
             if _is_here(permission, connection):
                 _rename_permission(QuerySet(permission, using=alias), old, new)
+
+
+def _rewritten(connection: BaseDatabaseWrapper) -> Iterator[tuple[QuerySet[Any], Any]]:
+    """Yield the records of which workers notice new ones alone, with what gives them other values."""
+    for table in RECORD_TABLES:
+        if table.rewrite is not None and _is_here(table.model, connection):
+            yield QuerySet(table.model, using=connection.alias), table.rewrite
 
 
 def _is_here(records: type[Model], connection: BaseDatabaseWrapper) -> bool:

@@ -21,6 +21,7 @@ from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
 from stator.extensions.limits.models import Limit
+from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
 from stator.extensions.steps.models import Step, steps_of
 from stator.graph import State, StateGraph
@@ -49,7 +50,6 @@ from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.news import Portion, how_far
-from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, records_of, reports_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
@@ -78,7 +78,7 @@ __all__ = [
     "MomentField",
     "Now",
     "Overview",
-    "Pause",
+    "Pause",  # stator.extensions.pauses
     "Portion",
     "Problem",
     "ProblemKind",

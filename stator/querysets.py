@@ -1,6 +1,6 @@
 """``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, overload
@@ -12,6 +12,7 @@ from django.db.models import Count, Exists, Manager, Model, Q, QuerySet
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
+from stator.extensions.pauses.verbs import Pausing
 from stator.extensions.progress.claims import SaysProgress
 from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
@@ -26,8 +27,7 @@ from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.events import Sent, send, withdraw
 from stator.rows.life import Life
-from stator.rows.meta import graph_of, home_of, owner_of, written_to
-from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
+from stator.rows.meta import graph_of, home_of, owner_of
 from stator.rows.reports import LATEST, Event, reports_of
 from stator.rows.rollbacks import remembered
 from stator.rows.state_column import UNMANAGED, state_field, state_of
@@ -43,7 +43,10 @@ UNGIVEN: Any = object()
 OVERDUE = 60.0
 
 
-class OperatorQuerySet(GuardedQuerySet[M]):
+class OperatorQuerySet(
+    Pausing,  # stator.extensions.pauses
+    GuardedQuerySet[M],
+):
     """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
 
     def in_state(self, *states: State | str | int) -> "OperatorQuerySet[M]":
@@ -163,39 +166,6 @@ class OperatorQuerySet(GuardedQuerySet[M]):
     def explain_counts(self) -> dict[str, int]:
         """Return the number of rows by the code of the first reason that ``explain()`` gives for them."""
         return explain_counts(self)
-
-    def pause(
-        self,
-        state: State | str | None = None,
-        where: Mapping[str, object] | None = None,
-        reason: str = "",
-        actor: str = "",
-        seconds: float | None = None,
-        action: Action | None = None,
-    ) -> Pause:
-        """Pause the model, one state of it, or the rows with the values in ``where``; running attempts may finish.
-
-        ``where``: fields of the model with JSON values, such as ``{"tenant": 3}``, or keys, ``{"pk__in": [1, 2]}``.
-        ``seconds``: how long the pause lasts; None means until ``resume()``. Workers obey from their next poll on.
-        """
-        self._refuse_part("pause")
-        using = written_to(self)
-        pause = planned_pause(self.model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
-        return keep_pause(pause, using, action or Action.of(self.model, "pause", actor, reason))
-
-    def resume(
-        self, state: State | str | None = None, where: Mapping[str, object] | None = None, actor: str = ""
-    ) -> int:
-        """End the pauses of the model, or only those made with this ``state`` and ``where``; return how many."""
-        self._refuse_part("resume")
-        return end_pauses(self.model, written_to(self), state=state, where=where, actor=actor)
-
-    def _refuse_part(self, name: str) -> None:
-        """Raise ``ValueError`` for a filtered queryset: a pause applies to future rows too, which it cannot contain."""
-        if self.query.where or self.query.is_sliced:
-            raise ValueError(
-                f"{name}() does not take filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})"
-            )
 
     @property
     def _automatic(self) -> dict[str, list[object]]:

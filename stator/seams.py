@@ -64,7 +64,8 @@ class Extension:
     ``end``: called when a process of a worker ends.
     ``news``: the paths of :class:`~stator.rows.news.News` values, what attempts say of themselves while they run.
     ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
-    ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, of which ``explain()`` tells last.
+    ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, each with the fact that it needs: what
+    can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview.
     ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
     has is in ``stator/commands/__init__.py``.

@@ -20,11 +20,11 @@ from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.followers import moved
-from stator.rows.keys import key_of, key_text, shown_key, shown_text
+from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, hooks_of, model_of
-from stator.rows.pauses import Pause, hidden_by, release
+from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import History, events_of, keep_acts, keep_moves
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
@@ -144,7 +144,9 @@ def undo(
     done = Undone(own)
     _Undoing(model, using, action, done, part).all()
     if not done.rest:
-        _end_pauses(model, action, done, using, part)
+        for table in RECORD_TABLES:
+            if table.undo is not None:
+                table.undo(model, action, done, using, part)
     return done
 
 
@@ -362,21 +364,3 @@ def _why(row: Was, now: list[Any] | None, field: Any) -> str:
     if row.state not in field.graph.states:
         return f"was in {row.state}, which is no state of the graph"
     return "was attempted or made due since"
-
-
-def _end_pauses(model: type[Model], action: Action, done: Undone, using: str, part: UndoPart) -> None:
-    """End the pauses that the action made, for objects that the actor may change; name the ones that stay."""
-    made = Pause.objects.using(using).filter(action=action.pk)
-    with transaction.atomic(using=using):
-        for pause in made.order_by("pk"):
-            hidden = hidden_by(pause, model, using, part.among) if part.among else []
-            if hidden and pause.names is None:
-                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
-                continue
-            for pk in hidden:
-                done.leave(shown_key(pk), "is not yours to change")
-            if release(pause, using, hidden, actor=done.action.actor):
-                done.action.add(using, 1)
-                done.count += 1
-            elif not hidden:
-                done.leave(f"pause {pause.pk}", "has ended")

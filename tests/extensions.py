@@ -74,9 +74,9 @@ EXTENSIONS = {
         tests="tests/stator/extensions/progress/*",
     ),
     "pauses": Extension(
-        "stator/rows/pauses.py stator/rows/retry_at_rate.py stator/commands/pause.py stator/commands/resume.py "
-        "stator/admin/pauses.py",
+        "stator/templates/stator/admin/end_pause.html stator/templates/stator/admin/pause_notice.html",
         r"(?i)pause|resume",
+        tests="tests/stator/extensions/pauses/*",
     ),
     "reconcile": Extension(
         "stator/rows/reconcile.py",
@@ -212,7 +212,7 @@ TABLES = "stator/db/effect_table.py"
 SURFACES = (
     "stator/checks/* stator/commands/* stator/management/* stator/terminal.py stator/testing.py "
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
-    "stator/rows/unlocks.py stator/rows/record_tables.py tasks/testing.py"
+    "stator/rows/unlocks.py stator/rows/retry_at_rate.py stator/rows/record_tables.py tasks/testing.py"
 )
 
 

@@ -63,6 +63,7 @@ LOADED_BY_NAME = {
     ("worker.measures", "path"),
     ("commands", "path"),
     ("commands.doctor", "path"),
+    ("admin", "_path"),
     # The settings of this very process.
     ("extensions.isolation.surroundings", "module"),
     # The function that the setting SCHEMAS names.

@@ -22,6 +22,7 @@ PASSES = (
     "limits",
     "model_rules",
     "partitions",
+    "pauses",
     "progress",
     "slices",
     "steps",

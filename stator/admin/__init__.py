@@ -4,7 +4,7 @@ from importlib import import_module
 
 from django.contrib import admin
 
-from stator.admin import changes, overview, pauses, read_only  # noqa: F401 - they register what they have
+from stator.admin import changes, overview, read_only  # noqa: F401 - they register what they have
 from stator.admin.managed import StatorAdmin
 from stator.batteries import extensions
 from stator.models import StatorModel

@@ -9,7 +9,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from stator.admin import links
-from stator.models import Pause, StatorModel
+from stator.models import StatorModel
 from stator.rows.meta import owner_of
 
 
@@ -36,10 +36,6 @@ class Pages:
             return self._has("change", model)
         model_admin = self._site.get_model_admin(model)
         return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
-
-    def may_resume(self, model: type[StatorModel]) -> bool:
-        """Return whether the user may end pauses of the model under Pauses."""
-        return self.may_retry(model) and self.may_act(Pause, "stator_end")
 
     def sees_all(self, model: type[Model]) -> bool:
         """Return whether the user may see every object of a model, managed or not."""

@@ -9,22 +9,20 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.bulk import OTHERWISE, ActionSpec, action_of, ask_about, carry_out, permitted
-from stator.admin.confirmation import ActionFunction, refuse
+from stator.admin.confirmation import ActionFunction
 from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph import State, StateGraph
-from stator.rows.actions import Action
 from stator.rows.available import skips
-from stator.rows.meta import graph_of, written_to
-from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
+from stator.rows.meta import graph_of
 from stator.rows.reports import REASON_LENGTH
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_states
-from stator.rows.unlocks import holders_of, unlock_and_pause
+from stator.rows.unlocks import HOLDS, holders_of, unlock_and_hold
 
-# The button that pauses as well.
-PAUSING = "stator_and_pause"
+# The beginning of the name of the button that holds unlocked rows as well.
+HOLDING = "stator_and_"
 
 WORDS = (
     "may still be attempted, and unlocking does not stop a handler that runs in a thread. Its worker learns of it at "
@@ -99,18 +97,20 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
         claimed = queryset.filter(state_claim__isnull=False)
         holders = holders_of(claimed)
         if any(holder.may_run for holder in holders):
-            few = claimed.order_by()[: MAX_OBJECTS + 1].count() <= MAX_OBJECTS
+            hold = next((each for each in HOLDS if claimed.order_by()[: each.most + 1].count() <= each.most), None)
             return ask_about(
                 model_admin, request, permitted(model_admin, request, claimed, "retry"), form, title="Unlock",
-                words=WORDS, button="Unlock", notes=holders, also=PAUSING if few else "", also_label="Unlock and pause",
+                words=WORDS, button="Unlock", notes=holders, also=f"{HOLDING}{hold.name}" if hold else "",
+                also_label=f"Unlock and {hold.name}" if hold else "",
             )  # fmt: skip
     reason = form.cleaned_data["reason"] if seen else ""
-    pausing = PAUSING in request.POST
+    held = next((each for each in HOLDS if f"{HOLDING}{each.name}" in request.POST), None)
+    done = f"unlocked and {held.done}" if held else "unlocked"
     action = action_of(request, queryset.model, "unlock", reason)
     act = ActionSpec(
-        f"Unlocked{' and paused' if pausing else ''}. {reason}".strip(),
-        "unlocked and paused" if pausing else "unlocked",
-        lambda rows: unlock_and_pause(rows, action) if pausing else rows.unlock(action=action),
+        f"{done.capitalize()}. {reason}".strip(),
+        done,
+        lambda rows: unlock_and_hold(rows, action, held) if held else rows.unlock(action=action),
         "not claimed",
         same_claim=True,
         action=action,
@@ -128,43 +128,6 @@ def stator_release(
         "Released from quarantine.", "released from quarantine and due now",
         lambda rows: rows.quarantined().retry(action=action),
         "not in quarantine", makes_due=True, action=action,
-    )  # fmt: skip
-    return carry_out(model_admin, request, queryset, act)
-
-
-@admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
-def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
-    """Ask for a duration and a reason, then pause the rows."""
-    pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MAX_OBJECTS + 1])
-    if len(pks) > MAX_OBJECTS:
-        words = f"At most {MAX_OBJECTS} objects can be paused at once. For more, pause a state or the model."
-        return refuse(model_admin, request, words)
-    rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
-    seen = confirmed_in(request, queryset.model)
-    form = PauseObjectsForm(request.POST if seen else None)
-    if not (seen and form.is_valid()):
-        words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
-        return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
-    reason, seconds = form.cleaned_data["reason"], form.cleaned_data["seconds"]
-    action = action_of(request, queryset.model, "pause", reason)
-    act = ActionSpec(f"Paused. {reason}".strip(), "paused", lambda rows: _pause(rows, action, seconds))
-    return carry_out(model_admin, request, rows, act, seen)
-
-
-def _pause(rows: QuerySet[Model], action: Action, seconds: float | None) -> int:
-    if pks := list(rows.values_list("pk", flat=True)):
-        pause_objects(rows.model, written_to(rows), pks, action, seconds)
-    return len(pks)
-
-
-@admin.action(description="Resume", permissions=["retry"])
-def stator_resume(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
-    """End the pauses of single rows."""
-    actor = request.user.get_username()
-    act = ActionSpec(
-        "Resumed.", "resumed",
-        lambda rows: resume_objects(rows.model, written_to(rows), rows.values_list("pk", flat=True), actor=actor),
-        "not paused by themselves; end pauses of the model and of states under Pauses",
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, act)
 
@@ -197,11 +160,5 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     return carry_out(model_admin, request, queryset, act, seen)
 
 
-ACTIONS: tuple[ActionFunction, ...] = (
-    stator_retry,
-    stator_unlock,
-    stator_release,
-    stator_pause,
-    stator_resume,
-    stator_move,
-)
+# Extensions put theirs before the moves.
+ACTIONS: list[ActionFunction] = [stator_retry, stator_unlock, stator_release, stator_move]

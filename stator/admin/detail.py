@@ -1,12 +1,12 @@
 """The live part of one row's page: why it does not move, possible actions, its history, and the graph."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 from django.contrib.admin import ModelAdmin
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
 from stator.admin import actions, answers, row_summary
 from stator.admin.access import Pages
@@ -18,15 +18,18 @@ from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
 from stator.explain import Problem
 from stator.explain.kinds import kind_of
-from stator.models import Pause, StatorModel
+from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.clock import moment_text
-from stator.rows.meta import home_of, options_of, owner_of
-from stator.rows.pauses import NAMED, is_paused_by_name
+from stator.rows.meta import options_of, owner_of
 from stator.rows.state_column import state_name, state_of
 
 # Seconds between refreshes by the script.
 EVERY = 2
+
+# What extensions add: whether their actions would change something of a row now, and further forms of a row's page.
+USEFUL: list[Callable[[StatorModel], dict[ActionFunction, bool]]] = []
+FORMS: list[Callable[[ModelAdmin, HttpRequest, StatorModel, list[Problem]], Iterable[SafeString]]] = []
 
 
 def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> dict[str, object]:
@@ -40,7 +43,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_reasons": reasons,
         "stator_explained": [(each, ways_of(model_admin.admin_site, type(row), each)) for each in reasons],
         "stator_trouble": any(kind_of(reason.code).alarming for reason in reasons),
-        "stator_pauses": _pauses_of(model_admin, request, row, reasons),
+        "stator_further": [form for forms in FORMS for form in forms(model_admin, request, row, reasons)],
         "stator_state": state_name(row),
         "stator_standing": row_summary.situation(row).kind,
         "stator_age": row_summary.age(row),
@@ -85,14 +88,13 @@ def _acts_on(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) ->
     state = state_of(row)
     automatic, free = state is not None and state.automatic, row.state_claim is None
     quarantined = automatic and row_summary.is_quarantined(row)
-    paused = is_paused_by_name(type(row), home_of(row), row.pk)
     useful: dict[ActionFunction, bool] = {
         actions.stator_retry: automatic and free and not quarantined,
         actions.stator_release: quarantined and free,
         actions.stator_unlock: not free,
-        actions.stator_pause: automatic and not paused,
-        actions.stator_resume: paused,
     }
+    for further in USEFUL:
+        useful |= further(row)
     return offered(model_admin, request, row, (act for act, is_useful in useful.items() if is_useful))
 
 
@@ -101,15 +103,6 @@ def offered(
 ) -> list[dict[str, str]]:
     """Return the actions that the user may do, as buttons of the page."""
     return [{"name": act.__name__, "label": label_of(act)} for act in useful if may(model_admin, request, row, act)]
-
-
-def _pauses_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, reasons: list[Problem]) -> list[Pause]:
-    """Return the pauses of its model and state that hold the row, and that the user may end."""
-    owner: Any = owner_of(type(row))
-    pks = [reason.numbers["pause"] for reason in reasons if reason.code == "paused"]
-    if not pks or not Pages(model_admin.admin_site, request).may_resume(owner):
-        return []
-    return [pause for pause in Pause.objects.using(home_of(row)).filter(pk__in=pks) if NAMED not in pause.where]
 
 
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:

@@ -18,6 +18,7 @@ from django.db.models.expressions import Combinable
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.export import AS, TYPES, exported
@@ -28,7 +29,6 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
-from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
 from stator.texts import COUNTED
 
@@ -36,8 +36,8 @@ from stator.texts import COUNTED
 UNASKABLE = {"range", "regex", "iregex"}
 # The lookups of entries of ``search_fields`` by their first character.
 SEARCHES = {"^": "istartswith", "=": "iexact"}
-# Pauses that are shown above a list.
-NOTICED = 3
+# What extensions show above a list, as HTML.
+NOTICES: list[Callable[[admin.ModelAdmin, HttpRequest], Iterable[SafeString]]] = []
 # The apps whose times have the usual form; a project shows its own times as it wants.
 OURS = ("stator", "tasks")
 
@@ -286,13 +286,12 @@ def operated(queryset: QuerySet[M]) -> OperatorQuerySet[M]:
     return rows.filter(pk__in=queryset.order_by().values("pk"))
 
 
-def notices(model: type[Model]) -> dict[str, object]:
-    """Return what holds up many rows of a list: pauses, and the lack of a worker; two statements."""
-    owner = owner_of(model)
+def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> dict[str, object]:
+    """Return what holds up many rows of a list: the lack of a worker, and what extensions know; a statement each."""
+    owner = owner_of(model_admin.model)
     using, label = router.db_for_write(owner), owner._meta.label_lower
-    pauses = Pause.objects.using(using).active().filter(model_label=label).order_by("-pk")
     return {
-        "stator_pauses": list(pauses[:NOTICED]),
+        "stator_notices": [notice for further in NOTICES for notice in further(model_admin, request)],
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
         # Not only worker processes may serve the objects; the overview and their pages say whether anything does.
         "stator_has_others": knows_own_workers(label),

@@ -18,7 +18,6 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from stator.admin import actions, answers, detail, row_summary, sending, undoing
-from stator.admin.access import Pages
 from stator.admin.filters import ConditionFilter, ErrorFilter, EventFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
 from stator.management.permissions import force_permission
@@ -156,10 +155,9 @@ class StatorAdmin(AnyAddressAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
         own = {
-            "stator_may_resume": Pages(self.admin_site, request).may_resume(self.model),
             "stator_undoable": undoing.offered(self, request),
         }
-        return super().changelist_view(request, {**notices(self.model), **own, **(extra_context or {})})
+        return super().changelist_view(request, {**notices(self, request), **own, **(extra_context or {})})
 
     @admin.display(description="state", ordering="stator_state")
     def stator_state(self, row: StatorModel) -> str:

@@ -9,6 +9,7 @@ from stator.admin.access import Pages
 from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
+from stator.explain.kinds import KINDS
 from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.models import Report, StatorModel, Worker
@@ -64,8 +65,13 @@ class ModelRow:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it has no object, no problem and no pause, and had no move in the last hour."""
-        return not self.bar and self.level == "good" and self.moved in ("", "0") and not self.surveyed.pauses
+        """Whether it has no object and no problem, and had no move in the last hour."""
+        return not self.bar and self.level == "good" and self.moved in ("", "0")
+
+    @property
+    def badges(self) -> list[str]:
+        """The codes of the kinds of problems that are shown beside its name."""
+        return [kind.code for kind in KINDS if kind.listed and kind.listed(self.surveyed)]
 
     @property
     def named(self) -> str:

@@ -12,10 +12,8 @@ from stator.commands import (
     explain,
     graph,
     move,
-    pause,
     preview,
     prune,
-    resume,
     retry,
     send,
     statements,
@@ -41,7 +39,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, errors, graph, retry, unlock, pause, resume, move, undo, send, preview, workers, prune, doctor,
+    status, explain, errors, graph, retry, unlock, move, undo, send, preview, workers, prune, doctor,
     statements,
 )  # fmt: skip
 

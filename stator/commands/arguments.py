@@ -28,6 +28,18 @@ def add_label(parser: ArgumentParser) -> None:
     parser.add_argument("label", metavar="app.Model", help="The model.")
 
 
+def add_what(parser: ArgumentParser) -> None:
+    """Add the arguments that choose objects of a model."""
+    parser.add_argument("--state", metavar="S", help="Only objects in this state.")
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="Only objects with this value; repeatable.",
+    )
+
+
 def add_pks(parser: ArgumentParser, many: str) -> None:
     """Add the argument that names objects; ``many`` is argparse's ``nargs``."""
     parser.add_argument("pks", nargs=many, metavar="PK", help="Primary keys of objects.")

@@ -11,8 +11,7 @@ from typing import Any
 from django.db.models import Model, QuerySet
 
 from stator.commands.answer import Answer, Options, refusing, table
-from stator.commands.arguments import add_label, limit_of, model_of, positive, rows_of, state_of, where_of
-from stator.commands.pause import add_what
+from stator.commands.arguments import add_label, add_what, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for

@@ -95,8 +95,8 @@ class _Sent:
         def fetch(statement: str, params: Sequence[object], planner: str = "", **options: bool) -> list[Row]:
             self._note(planner + statement, params)
             # A poll and a number of moves always have an answer: here, that there is nothing.
-            numbers = sum(condition.numbers for condition in operations.conditions.stored)
-            return [(0,) * (answers_about(operations) + numbers)] if self.verb in ANSWERED else []
+            columns = answers_about(operations) + len(operations.conditions.stored)
+            return [(0,) * columns] if self.verb in ANSWERED else []
 
         def locked(*args: Any, **options: Any) -> list[object]:
             lock(*args, **options)

@@ -1,7 +1,6 @@
 """``stator status``: the work of every model, and the workers."""
 
 from argparse import ArgumentParser
-from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -10,9 +9,9 @@ from django.db import DEFAULT_DB_ALIAS
 
 from stator.commands.answer import Answer, BadInput, Options, table
 from stator.commands.arguments import models_of
-from stator.commands.pause import described
 from stator.commands.trouble import lines_of
 from stator.commands.workers import lines_of_progress, reported
+from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
@@ -32,7 +31,7 @@ HELP = (
     "Count the objects in each state, and those that are ready, leased, failing, stuck, quarantined or paused; "
     "show the workers. stator explain app.Model lists the objects that need attention."
 )
-HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined", "unknown", "paused", "states"]
+HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined", "unknown"]
 
 # Of many schemas, and the most lines about single ones.
 SCHEMA_HEADS, MAX_LINES = ["schema", "model", "ready", "oldest", "leased", "failing", "quarantined"], 50
@@ -63,7 +62,12 @@ def run(options: Options) -> Answer:
     # What is wrong comes first: a table of many models would push it off the screen.
     deleted = [one for each in known for one in _deleted_in(each)]
     lines += [*["No problems."] * (not standing), *map(told_deletion, deleted), ""]
-    lines += [*table(HEADS, list(map(_row, listed))), *left, *times, ""]
+    lines += [
+        *table([*HEADS, *(kind.code for kind in KINDS if kind.cell), "states"], list(map(_row, listed))),
+        *left,
+        *times,
+        "",
+    ]
     if all(one.crew.known for each in known for one in each.models.values()):
         lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
     lines += [line for each in known for line in lines_of_progress(each.workers)]
@@ -145,7 +149,7 @@ def _figures(one: Surveyed, left: list[Stays], times: list[dict[str, Any]]) -> d
         "capped": sorted(found.capped | cut),
         "time_in_state": times,
         "stays": [asdict(one) for one in left],
-        "paused": [described(pause) for pause in one.pauses],
+        **{kind.code: kind.listed(one) for kind in KINDS if kind.listed},
         "unserved": [problem.as_dict() for problem in one.unserved],
     }
 
@@ -161,13 +165,12 @@ def _times(model: type[StatorModel], alias: str) -> list[dict[str, Any]]:
 
 def _row(figures: dict[str, Any]) -> list[str]:
     oldest, capped = figures["oldest_ready"], figures["capped"]
-    paused = Counter(pause["state"] or ("where" if pause["where"] else "all") for pause in figures["paused"])
     return [
         figures["model"],
         told(figures["ready"]),
         "-" if oldest is None else span(oldest),
         *(told(figures[name], name in capped) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
-        ",".join(f"{what} x{count}" if count > 1 else what for what, count in paused.items()) or "-",
+        *(kind.cell(figures[kind.code]) or "-" for kind in KINDS if kind.cell),
         "  ".join(
             f"{name} {told(count, f'states.{name}' in capped)}" for name, count in figures["states"].items() if count
         ),

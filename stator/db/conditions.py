@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from django.db.models import Model, Q, QuerySet
 
@@ -90,20 +90,39 @@ class Condition:
         return limit
 
 
+class Stored(Protocol):
+    """What the stored rows of a condition say of one model; nothing if it is false. Equal ones say the same."""
+
+    def running(self, states: Iterable[State]) -> list[State]:
+        """Return the states that it does not leave out as a whole."""
+
+    def held(self, model: type[Model], states: Iterable[State]) -> Q:
+        """Return a filter for the rows of the other states that it holds; an empty one if it holds none."""
+
+
 class StoredCondition(Condition):
     """A condition that people store as rows of a small table, which is read once for all models of a database.
 
-    ``numbers``: how many queries :meth:`asked` returns. ``signs``: what they say of the rows that were read; None
-    before any were.
+    Rows that it holds are not claimed, and wait for its end with their deadlines. ``sign``: what :meth:`asked` says of
+    the rows that were read; None before any were.
     """
 
-    numbers: ClassVar[int] = 1
     is_silent = True
-    signs: tuple[int, ...] | None = None
+    sign: int | None = None
+
+    def __init__(self, store: Any, earlier: Sequence[Condition]) -> None:
+        super().__init__(store, earlier)
+        self._stored = self.said(store.label, ())
+        self._rows: Q | None = None
 
     @classmethod
-    def asked(cls, alias: str) -> list[QuerySet[Any, Any]]:
-        """Return queries of one number each, for each poll; a number is another one when rows have come or gone."""
+    def asked(cls, alias: str) -> QuerySet[Any, Any]:
+        """Return a query of one number, for each poll; it is another number when rows have come or gone."""
+        raise NotImplementedError
+
+    @classmethod
+    def sign_of(cls, read: Sequence[Any]) -> int:
+        """Return the number that :meth:`asked` has for these rows in force; 0 for none."""
         raise NotImplementedError
 
     @classmethod
@@ -111,12 +130,27 @@ class StoredCondition(Condition):
         """Return the rows that are in force, of one model or of all."""
         raise NotImplementedError
 
-    def take(self, read: Sequence[Any]) -> bool:
-        """Take over the rows in force of all models: set ``signs`` and ``is_silent``.
-
-        Return whether that changes the condition.
-        """
+    @classmethod
+    def said(cls, label: str, read: Sequence[Any]) -> Stored:
+        """Return what rows in force of all models say of one."""
         raise NotImplementedError
+
+    def take(self, read: Sequence[Any]) -> bool:
+        """Take over the rows in force of all models; return whether that changes the condition."""
+        before, self._stored = self._stored, self.said(self._store.label, read)
+        self.sign = self.sign_of(read)
+        if before == self._stored:
+            return False
+        self.is_silent = not self._stored
+        held = self._stored.held(self._store.model, self._store.graph.automatic_states)
+        self._rows = ~held if held else None
+        return True
+
+    def states(self, wanted: list[State]) -> list[State]:
+        return self._stored.running(wanted)
+
+    def rows(self, deed: str) -> Q | None:
+        return self._rows if deed in (CLAIM, TIME_OUT) else None
 
 
 @dataclass(slots=True)
@@ -221,7 +255,7 @@ class Conditions:
     def read_initially(self, store: Any) -> None:
         """Read the stored conditions that no poll has read yet."""
         for each in self.stored:
-            if each.signs is None:
+            if each.sign is None:
                 each.take(_read(type(each), store))
 
     def for_program(self, store: Any) -> "Conditions":
@@ -232,12 +266,17 @@ class Conditions:
         return found
 
 
+def all_stored_kinds() -> tuple[type[StoredCondition], ...]:
+    """Return the kinds of stored conditions that there are."""
+    return tuple(kind for kind in CONDITIONS.all or () if issubclass(kind, StoredCondition))
+
+
 def stored_kinds(stores: Iterable[Any]) -> tuple[type[StoredCondition], ...]:
     """Return the kinds of stored conditions that these stores have, each once."""
     return tuple(dict.fromkeys(type(each) for store in stores for each in store.conditions.stored))
 
 
-def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], tuple[int, ...]]) -> bool:
+def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], int]) -> bool:
     """Read the stored conditions again that a poll saw change; return whether one of the stores claims other rows now.
 
     ``signs``: the poll's answers to :meth:`StoredCondition.asked`.
@@ -245,9 +284,9 @@ def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], tupl
     changed = False
     for kind, seen in signs.items():
         own = [each for store in stores for each in store.conditions.stored if type(each) is kind]
-        if any(each.signs != seen for each in own):
-            # Zeros: there is nothing to read.
-            read = _read(kind, stores[0]) if any(seen) else []
+        if any(each.sign != seen for each in own):
+            # Zero: there is nothing to read.
+            read = _read(kind, stores[0]) if seen else []
             taken = [each.take(read) for each in own]
             changed |= any(taken)
     return changed

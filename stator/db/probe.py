@@ -21,7 +21,7 @@ from stator.statements import Statement, existing, first, joined, selecting
 # PostgreSQL returns at most 1,664 columns, SQLite 2,000.
 MAX_ANSWERS = 1500
 # What a poll finds about stored conditions, see :meth:`StoredCondition.asked`.
-Signs = dict[type[StoredCondition], tuple[int, ...]]
+Signs = dict[type[StoredCondition], int]
 
 
 class Open(NamedTuple):
@@ -121,7 +121,7 @@ def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], Signs]:
     answers = iter(group[0].fetch(statement.text, statement.params)[0])
     of_each = (own.get(operations) or islice(answers, answers_about(operations)) for operations in group)
     found = list(chain.from_iterable(of_each))
-    return found, {kind: tuple(int(next(answers) or 0) for _ in range(kind.numbers)) for kind in kinds}
+    return found, {kind: int(next(answers) or 0) for kind in kinds}
 
 
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Model]]]:
@@ -192,7 +192,7 @@ def _statement(
     for operations, open_to_me in zip(group, open_rows, strict=True):
         answers += map(_any, probes(operations, open_to_me))
         answers += [first(rows) for rows in coming(operations, operations.settings.POLL_INTERVAL)]
-    answers += [Statement.of("(", selecting(number), ")") for kind in kinds for number in kind.asked(alias)]
+    answers += [Statement.of("(", selecting(kind.asked(alias)), ")") for kind in kinds]
     return Statement.of("SELECT ", joined(answers, ", "))
 
 

@@ -3,7 +3,6 @@
 ``kinds`` has the table. A cause without a code or a level gets the code or level of its kind.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -15,19 +14,17 @@ from stator.conf import load_settings
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, TOO_LONG, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
-from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
+from stator.explain.survey import AwaitedObject, InState, Survey, Surveyed, WorkerStatus
 from stator.extensions.related.circles import told_circle
-from stator.graph.durations import longest, seconds_of, span
+from stator.graph.durations import longest, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
-from stator.rows.meta import graph_of
-from stator.rows.pauses import NAMED, Pause
 from stator.rows.state_column import state_field
 from stator.rows.versions import Version, compared
 from stator.texts import COUNTED, counted, listed, told
 
-# Seconds until a pause counts as perhaps forgotten.
+# Seconds until what waits, or what holds it, counts as perhaps forgotten.
 FORGOTTEN = 86400.0
 
 # How many objects and groups of errors are named.
@@ -46,13 +43,14 @@ def of_models(find: Callable[[Surveyed], Iterable[Problem]]) -> Find:
     return lambda found: (problem for one in found.models.values() for problem in find(one))
 
 
-def _about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
+def about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
+    """Return a problem of one model."""
     rest.setdefault("command", f"manage.py stator explain {one.label}")
     rest.setdefault("more", rest.get("count", 0) > COUNTED)
     return Problem(rest.pop("code", ""), sentence, where=one.label, model=one.model._meta.label_lower, **rest)
 
 
-def _all(
+def all_in(
     one: Surveyed, label: str, condition: str, action: str = "", *, states: Iterable[str] = (), **lookups: Any
 ) -> AdminAction:
     """Return an action on the list of all objects in a condition: those that the number of the problem counts."""
@@ -63,9 +61,9 @@ def _all(
     return AdminAction(label, one.model._meta.label_lower, action, query=tuple(query.items()))
 
 
-def _free(one: Surveyed, label: str, condition: str, states: Iterable[str] = ()) -> AdminAction:
+def free_in(one: Surveyed, label: str, condition: str, states: Iterable[str] = ()) -> AdminAction:
     """Return a link to the objects in a condition that are not in quarantine, which is a problem of its own."""
-    return _all(one, label, condition, states=states, state_crashes__lt=load_settings().MAX_CRASHES)
+    return all_in(one, label, condition, states=states, state_crashes__lt=load_settings().MAX_CRASHES)
 
 
 # Workers
@@ -92,7 +90,7 @@ def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
     names = [one.label for one in needing]
     return Problem(
         "", f"no worker is running: {count:,}{'+' if cut else ''} objects of {len(needing):,} models wait"
-        f"{_effects(states)}", {"models": names}, START,
+        f"{effects(states)}", {"models": names}, START,
         where="workers", detail=listed(names, SHOWN), count=count,
         more=cut, since=_longest(states), command="manage.py runstator",
     )  # fmt: skip
@@ -101,9 +99,9 @@ def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
 def _unserved(one: Surveyed) -> Problem:
     states = one.unattended
     count = _waiting_in(one)
-    return _about(
-        one, f"{_waits(count, any(state.cut for state in states))}, but no live worker serves it; start runstator"
-        f"{_effects(states)}", count=count, since=_longest(states), remedy=START,
+    return about(
+        one, f"{waits(count, any(state.cut for state in states))}, but no live worker serves it; start runstator"
+        f"{effects(states)}", count=count, since=_longest(states), remedy=START,
         numbers={"models": [one.label]}, command="manage.py runstator",
     )  # fmt: skip
 
@@ -116,7 +114,7 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
     """Find a model with a table, or an expression, that keeps statements about it from working."""
     if one.lacking:
         sentence, _, remedy = one.lacking.rpartition("; ")
-        yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
+        yield about(one, sentence, remedy=remedy, command="manage.py stator doctor")
 
 
 def read_only(found: Survey) -> Iterator[Problem]:
@@ -146,7 +144,7 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
             for label, runs in counts.items()
         )
         label, runs = next(iter(counts.items()))
-        keys = _keys(held.pk for _, held in runs[:SHOWN])
+        keys = keys_as_arguments(held.pk for _, held in runs[:SHOWN])
         yield Problem(
             "", f"{process.worker.host}, process {process.worker.pid}, is {process.silence}; it "
             f"holds {counted(len(process.runs), 'object')} ({held}), {_taken_over(process, crews.values())}",
@@ -206,12 +204,12 @@ def late_leases(found: Survey) -> Iterator[Problem]:
         if late:
             keys = tuple(held.pk for held in late[:SHOWN])
             cut = "leased" in one.depths.capped
-            yield _about(
+            yield about(
                 one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
                 "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
                 remedy=f"{START}, or unlock" if one.crew.is_missing else "look at the log of the workers, or unlock",
                 actions=(AdminAction("Unlock", label, "stator_unlock", keys),),
-                command=f"manage.py stator unlock {one.label} {_keys(keys)}",
+                command=f"manage.py stator unlock {one.label} {keys_as_arguments(keys)}",
             )  # fmt: skip
 
 
@@ -238,10 +236,10 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
     if count := one.depths.quarantined:
         them = "it" if count == 1 else "them"
         hung = [place for group in one.groups if (place := group.message.partition(HUNG_AT)[2].partition("\n")[0])]
-        yield _about(
+        yield about(
             one, f"{told(count)} quarantined: workers died while they attempted {them}, so none attempts {them} again",
             count=count,
-            actions=(_all(one, "Retry", "quarantined", "stator_retry"),),
+            actions=(all_in(one, "Retry", "quarantined", "stator_retry"),),
             remedy="find out what ended the workers, then retry", detail=HUNG_AT + listed(hung) if hung else "",
             command=f"manage.py stator retry {one.label} --quarantined",
         )  # fmt: skip
@@ -253,18 +251,18 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
     theirs = {name: count for name, count in one.unknown_states.items() if name in one.knowing}
     if count := sum(nobodys.values()):
         names = sorted(nobodys)
-        yield _about(
+        yield about(
             one, f"{told(count)} in a state that neither this code nor a live worker knows: {', '.join(names[:SHOWN])}",
             count=count, remedy="deploy the code that has the state, or move them by hand",
-            numbers={"states": names}, actions=(_all(one, f"Move{ELLIPSIS}", "", "stator_move", states=names),),
+            numbers={"states": names}, actions=(all_in(one, f"Move{ELLIPSIS}", "", "stator_move", states=names),),
             command=f"manage.py stator move {one.label} STATE --state {quote(names[0])} --reason WHY",
         )  # fmt: skip
     if count := sum(theirs.values()):
         who = listed([f"{name} ({listed(one.knowing[name])})" for name in sorted(theirs)])
-        yield _about(
+        yield about(
             one, f"{told(count)} in a state that this code does not know, but live workers do: {who}",
             level=WARNING, count=count, numbers={"states": sorted(theirs)},
-            actions=(_all(one, "List", "", states=theirs),),
+            actions=(all_in(one, "List", "", states=theirs),),
             remedy="wait; if these workers stop for good, move them by hand",
         )  # fmt: skip
 
@@ -276,10 +274,10 @@ def stuck(one: Surveyed) -> Iterator[Problem]:
     if states:
         count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
         oldest = max(state.oldest or 0.0 for state in states)
-        yield _about(
+        yield about(
             one, f"{told(count, any(state.cut for state in states))} later than expected in {names}, "
             f"up to {span(oldest)}", count=count, since=oldest,
-            actions=(_free(one, "List", "stuck", [state.name for state in states]),),
+            actions=(free_in(one, "List", "stuck", [state.name for state in states]),),
         )  # fmt: skip
 
 
@@ -287,58 +285,22 @@ def slow(one: Surveyed) -> Iterator[Problem]:
     """Find objects that have been due for long although a worker is alive."""
     # If the framework knows no worker of the model, the model itself says who serves it.
     free = [state for state in one.depths.automatic if state.name not in covered(one)]
-    waits = one.crew.fault if one.live else (lambda waited: waited or 0.0)
-    states = [state for state in free if waits(state.longest_wait) > TOO_LONG]
+    fault = one.crew.fault if one.live else (lambda waited: waited or 0.0)
+    states = [state for state in free if fault(state.longest_wait) > TOO_LONG]
     ready = sum(state.ready for state in states)
     if states and not one.needs_worker:
-        many = _waits(ready) if ready else "objects are due"
+        many = waits(ready) if ready else "objects are due"
         taken = (
             f", and {counted(one.live, 'live worker')} {'has' if one.live == 1 else 'have'} not taken it"
             if one.live else ""
         )  # fmt: skip
         names = [state.name for state in states]
-        yield _about(
-            one, f"{many} in {', '.join(names)}{_done(one, ready, states)}; the first has waited "
+        yield about(
+            one, f"{many} in {', '.join(names)}{done_when(one, ready, states)}; the first has waited "
             f"{span(_longest(states) or 0.0)}{taken}", count=ready,
-            since=_longest(states), actions=(_free(one, "List", "ready" if ready else "overdue", names),),
+            since=_longest(states), actions=(free_in(one, "List", "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
         )  # fmt: skip
-
-
-def full_limits(found: Survey) -> Iterator[Problem]:
-    """Find states whose limit holds up further objects; only attempts that seem to hang are to be unlocked."""
-    orphaned = found.workers.orphaned
-    for one in found.models.values():
-        for state in _full(one):
-            yield _of_full(one, state, orphaned)
-
-
-def _of_full(one: Surveyed, state: InState, orphaned: Collection[tuple[str, object]]) -> Problem:
-    label = one.model._meta.label_lower
-    held = sorted((row for row in one.depths.held if row.state == state.name), key=lambda row: -row.running)
-    # Leases that are over, and leases of silent workers, have a problem of their own.
-    alive = [row for row in held if row.late <= 0 and (label, row.pk) not in orphaned]
-    hanging = tuple(row.pk for row in alive if _seems_to_hang(state, row))[:SHOWN]
-    unlock = [AdminAction(f"Unlock{ELLIPSIS}", label, "stator_unlock", hanging)] if hanging else []
-    done, graph = _done(one, state.ready, [state]), graph_of(one.model)
-    return _about(
-        one, f"{_waits(state.ready)} in {state.name}{f'{done};' if done else ':'} limit "
-        f"{len(held):,} of {state.limit:,}{_effects([state])}", count=state.ready, since=state.waited,
-        detail=f"held by {_hashed([row.pk for row in held])}, the longest for {span(held[0].running)}" if held else "",
-        actions=(
-            _free(one, "List", "ready", [state.name]), _all(one, "Holders", "leased", states=[state.name]), *unlock
-        ), numbers={"limit": state.limit, "claimed": len(held)},
-        remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or raise concurrency of {state.name} in "
-        f"{graph.__module__}.{graph.__name__}",
-        **({"command": f"manage.py stator unlock {one.label} {_keys(hanging)}"} if hanging else {}),
-    )  # fmt: skip
-
-
-def _seems_to_hang(state: InState, held: Held) -> bool:
-    """Return whether an attempt takes longer than its state expects, or half of the time that it may take."""
-    known = state.state
-    most = (known and known.expect_within) or ((known and known.max_runtime) or load_settings().MAX_RUNTIME) / 2
-    return held.running > most
 
 
 def failing(one: Surveyed) -> Iterator[Problem]:
@@ -349,7 +311,7 @@ def failing(one: Surveyed) -> Iterator[Problem]:
     counts = [(group, len(group.failing) - group.quarantined - by_app[group.fingerprint]) for group in one.groups]
     failing = [(group, count) for group, count in counts if count > 0]
     for group, count in failing[:SHOWN]:
-        yield _about(
+        yield about(
             one, f"{told(count, group.cut)} failing in {group.state} with {group.error}",
             detail=group.message.partition("\n")[0],
             count=count, more=group.cut, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
@@ -358,10 +320,10 @@ def failing(one: Surveyed) -> Iterator[Problem]:
     named = sum(count for _, count in failing[:SHOWN]) + by_app.total()
     if (rest := one.depths.failing - named) > 0:
         further = "" if any(group.cut for group, _ in failing) else f", {told(rest)} of them with other errors, or none"
-        free = _all(
+        free = all_in(
             one, "List", "failing", state_crashes__lt=load_settings().MAX_CRASHES, state_claim__isnull=True
         )  # fmt: skip
-        yield _about(
+        yield about(
             one, f"{told(one.depths.failing)} failing{f' in all{further}' if named else ''}", count=rest,
             actions=(free,), command=f"manage.py stator retry {one.label} --failed",
         )  # fmt: skip
@@ -373,13 +335,13 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
         return
     names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
     pks = tuple(far.pk for far in first)
-    yield _about(
+    yield about(
         one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
         f"{f', the first on {moment_text(first[0].due)}' if first else ''}", count=count,
-        actions=(_all(one, "Retry now", "far", "stator_retry"), _all(one, "List", "far")),
-        detail=_hashed(pks[:NAMED_FAR]),
+        actions=(all_in(one, "Retry now", "far", "stator_retry"), all_in(one, "List", "far")),
+        detail=hashed(pks[:NAMED_FAR]),
         remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
-        command=f"manage.py stator retry {one.label} {_keys(pks) if count <= NAMED_FAR else '--far'}",
+        command=f"manage.py stator retry {one.label} {keys_as_arguments(pks) if count <= NAMED_FAR else '--far'}",
     )  # fmt: skip
 
 
@@ -388,15 +350,15 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
     for each in [each for each in one.waiters if _waits_too_long(one, each)][:SHOWN]:
         label, what = each.model._meta.label, "ended in" if each.ended else "is in"
         never = "; it does not get further by itself" if each.ended else ""
-        yield _about(
-            one, f"{_waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
+        yield about(
+            one, f"{waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
             f"the first has waited {span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count,
             more=each.more, since=each.longest,
-            detail=f"{_hashed([each.pk])} has to be in {either(each.until)}{never}",
+            detail=f"{hashed([each.pk])} has to be in {either(each.until)}{never}",
             numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
             actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
             remedy="find out what keeps it there, or move it",
-            command=f"manage.py stator move {label} STATE {_keys([each.pk])} --reason WHY",
+            command=f"manage.py stator move {label} STATE {keys_as_arguments([each.pk])} --reason WHY",
         )  # fmt: skip
 
 
@@ -404,11 +366,11 @@ def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
     """Find objects that wait for events that no active user may send."""
     for name, permissions in one.unanswerable.items():
         state = one.depths.states[name]
-        yield _about(
-            one, f"{_waits(state.count, state.cut)} in {name} for an event that nobody may send: no active user has "
+        yield about(
+            one, f"{waits(state.count, state.cut)} in {name} for an event that nobody may send: no active user has "
             f"{either(permissions)}", count=state.count, since=state.oldest,
             remedy="give an active user the permission, or move them by hand",
-            actions=(_all(one, "List", "", states=[name]),),
+            actions=(all_in(one, "List", "", states=[name]),),
         )  # fmt: skip
 
 
@@ -428,7 +390,7 @@ def circles(found: Survey) -> Iterator[Problem]:
                 where=label, model=each.model._meta.label_lower, detail=told_circle(each.circle), count=len(members),
                 since=each.longest,
                 actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (pk,)),),
-                command=f"manage.py stator move {label} {quote(each.until[0])} {_keys([pk])} --reason WHY",
+                command=f"manage.py stator move {label} {quote(each.until[0])} {keys_as_arguments([pk])} --reason WHY",
             )  # fmt: skip
 
 
@@ -445,54 +407,14 @@ def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
     return each.ended or each.longest > most
 
 
-def _keys(pks: Iterable[Any]) -> str:
+def keys_as_arguments(pks: Iterable[Any]) -> str:
     """Return keys as arguments of a command."""
     return " ".join(quote(shown_key(pk)) for pk in pks)
 
 
-def _hashed(pks: Sequence[Any]) -> str:
+def hashed(pks: Sequence[Any]) -> str:
+    """Return keys for people."""
     return listed(f"#{shown_key(pk)}" for pk in pks)
-
-
-# Pauses
-
-
-def paused(one: Surveyed) -> Iterator[Problem]:
-    """Find pauses."""
-    return (_of_pause(one, pause) for pause in one.pauses)
-
-
-def _of_pause(one: Surveyed, pause: Any) -> Problem:
-    age = seconds_of(pause.read_at - pause.created)
-    states = [] if pause.where else [state for state in one.depths.automatic if pause.state in ("", state.name)]
-    ready = sum(state.ready for state in states)
-    waiting = f"; {_waits(ready)}" if ready else ""
-    by = f" by {pause.actor}" if pause.actor else ""
-    until = f", until {moment_text(pause.until)}" if pause.until else ", without an end"
-    why = f" ({pause.reason})" if pause.reason else ""
-    where = "".join(f" --where {quote(f'{name}={json.dumps(value)}')}" for name, value in pause.where.items())
-    return _about(
-        one, f"paused: {_paused_part(pause)}{by} for {span(age)}{until}{why}{waiting}{_effects(states)}",
-        code="stale_pause" if age > FORGOTTEN and pause.until is None else "", detail=_paused_objects(one, pause),
-        count=ready, since=age, numbers={"pause": pause.pk},
-        actions=(AdminAction("Resume", Pause._meta.label_lower, "stator_end", (pause.pk,)),),
-        command=f"manage.py stator resume {one.label}{f' --state {pause.state}' if pause.state else ''}{where}",
-    )  # fmt: skip
-
-
-def _paused_part(pause: Pause) -> str:
-    if isinstance(named := pause.where.get(NAMED), list):
-        return counted(len(named), "object")
-    if pause.where:
-        return f"some objects{f' in {pause.state}' if pause.state else ''}"
-    return pause.state or "all states"
-
-
-def _paused_objects(one: Surveyed, pause: Pause) -> str:
-    if isinstance(named := pause.where.get(NAMED), list):
-        return _hashed(named)
-    values = ", ".join(f"{name}={value}" for name, value in pause.where.items())
-    return f"{values}: {trouble}" if (trouble := pause.trouble(one.model)) else values
 
 
 # Effects of a cause
@@ -501,29 +423,19 @@ def _paused_objects(one: Surveyed, pause: Pause) -> str:
 def covered(one: Surveyed) -> set[str]:
     """Return the automatic states whose objects wait because of another problem, which reports their waiting."""
     names = {state.name for state in one.depths.automatic}
-    whole = {pause.state for pause in one.pauses if not pause.where}
-    unserved = any(problem.level == ERROR for problem in one.unserved)
-    if one.needs_worker or "" in whole or unserved:
+    if one.needs_worker or any(problem.level == ERROR for problem in one.unserved):
         return names
-    return names & (whole | {state.name for state in _full(one)} | {name for own in one.own for name in own.covers})
+    return names & (one.left_out | one.covered | {name for own in one.own for name in own.covers})
 
 
-def _full(one: Surveyed) -> list[InState]:
-    return [
-        state
-        for state in one.depths.automatic
-        if state.limit and state.leased >= state.limit and (state.waited or 0.0) > TOO_LONG
-    ]
-
-
-def _effects(states: list[InState]) -> str:
+def effects(states: list[InState]) -> str:
     """Return what a cause did to the objects in some states, as the end of a sentence."""
     waited, late = _longest(states) or 0.0, sum(state.stuck for state in states)
     said = f"; the first has waited {span(waited)}" if waited > TOO_LONG else ""
     return f"{said}; {told(late)} later than expected" if late else said
 
 
-def _done(one: Surveyed, count: int, states: list[InState]) -> str:
+def done_when(one: Surveyed, count: int, states: list[InState]) -> str:
     """Return when so many objects are done, as a part of a sentence; empty if that is not known."""
     found = one.estimate(count, states)
     return f" {found}" if found else ""
@@ -533,5 +445,6 @@ def _longest(states: list[InState]) -> float | None:
     return longest(state.longest_wait for state in states)
 
 
-def _waits(count: int, cut: bool = False) -> str:
+def waits(count: int, cut: bool = False) -> str:
+    """Return how many objects wait, as the beginning of a sentence."""
     return f"{told(count, cut)} {'waits' if count == 1 else 'wait'}"

@@ -1,15 +1,15 @@
 """Facts about one object, read in at most eight statements; every time is the database's."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from django.db import router
-from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate, paces
@@ -27,7 +27,6 @@ from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.news import HowFar, how_far
-from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.reports import Event, History, Report, records_of
@@ -43,6 +42,8 @@ MAX_EVENTS = 100
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
+
+Known = TypeVar("Known")
 
 # Related objects are counted up to this number, by an index; unfinished ones, up to ``COUNTED``.
 MAX_RELATED = 100_000
@@ -79,23 +80,44 @@ class Gathered:
         return known is not None and known.terminal
 
 
+class Fact(Generic[Known]):
+    """What the kinds of an extension know of one object. It is made before the object is read, and may read itself.
+
+    ``holds_up``: whether workers leave an object alone of which it knows something.
+    """
+
+    holds_up: ClassVar[bool] = False
+
+    def __init__(self, model: type[Model], using: str) -> None:
+        self.model, self.using = model, using
+
+    def columns(self, rows: QuerySet[Model], key: Any) -> Mapping[str, Any]:
+        """Return further values of the row, which ``facts.row`` then has; ``key``: of the row, for a subquery."""
+        return {}
+
+    def running(self, states: list[State]) -> list[State]:
+        """Return those of these states in which objects are claimed."""
+        return states
+
+    def known(self, facts: "Facts") -> Known:
+        """Return what it knows, once the object is read."""
+        raise NotImplementedError
+
+
 @dataclass(kw_only=True)
 class Facts:
-    """One object as the database has it at ``now``, with the workers, pauses and the latest report that concern it."""
+    """One object as the database has it at ``now``, with the workers and the latest report that concern it."""
 
     model: type[Model]
-    using: str
     pk: object
     settings: Settings
     row: dict[str, Any]
     now: datetime
-    pauses: list[Pause]
     report: Report | None = None
     workers: list[Worker] = field(default_factory=list)
     # The live workers that know its state, as ``host/pid``, if this code does not.
     knowing: list[str] = field(default_factory=list)
     holder: Worker | None = None
-    running: int = 0
     ahead: int = 0
     # When so many are done as are before it, and it.
     turn: Estimate | None = None
@@ -117,8 +139,16 @@ class Facts:
     retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: HowFar | None = None
-    # What the kinds of extensions have read of it.
-    further: dict[str, Any] = field(default_factory=dict)
+    # What kinds of extensions know of it, and have said so far.
+    further: Mapping[type[Fact[Any]], Fact[Any]] = field(default_factory=dict)
+    said_by: dict[type[Fact[Any]], Any] = field(default_factory=dict)
+
+    def of(self, kind: type[Fact[Known]]) -> Known:
+        """Return what a fact knows of it."""
+        if kind not in self.said_by:
+            self.said_by[kind] = self.further[kind].known(self)
+        known: Known = self.said_by[kind]
+        return known
 
     @property
     def name(self) -> str:
@@ -210,8 +240,8 @@ class Facts:
     @property
     def in_turn(self) -> bool:
         """Whether nothing about the object itself prevents an attempt."""
-        held_up = self.claimed or self.quarantined or self.pauses or self.waiting or self.awaited
-        return self.automatic and not held_up
+        held_up = self.claimed or self.quarantined or self.waiting or self.awaited
+        return self.automatic and not (held_up or any(self.of(kind) for kind in self.further if kind.holds_up))
 
     @property
     def in_line(self) -> bool:
@@ -252,11 +282,6 @@ class Facts:
         return report is not None and not report.error and report.state == self.name and report.at >= latest
 
     @property
-    def limit(self) -> int | None:
-        """How many objects in its state may be claimed at once; None for any number."""
-        return self.state.concurrency if self.state else None
-
-    @property
     def needs_worker(self) -> bool:
         """Whether a worker has to do something before it moves: attempt, reclaim, rename it, or have it time out."""
         state = self.state
@@ -273,13 +298,14 @@ class Facts:
         return (self.due - self.now).total_seconds() if self.due else -self.since("state_changed")
 
 
-def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
+def gather(
+    model: type[Model], pk: object, using: str | None = None, *, further: Iterable[type[Fact[Any]]] = ()
+) -> Facts | None:
     """Return the facts about an object, None if it is gone; at most eight statements, ten with several nodes."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    active = read_pauses(using)
-    facts = _read_row(owner, pk, rows, active)
+    facts = _read_row(owner, pk, rows, {kind: kind(owner, using) for kind in further})
     if facts is None:
         return None
     if facts.automatic and not facts.claimed and (facts.waiting or facts.quarantined or not facts.ready):
@@ -308,17 +334,17 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     _read_workers(facts, using)
     if facts.in_line:
-        _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))
+        _read_line(facts, rows)
     return facts
 
 
-def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: list[Pause]) -> Facts | None:
-    own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
-    partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
+def _read_row(
+    owner: type[Model], pk: object, rows: QuerySet[Model], further: Mapping[type[Fact[Any]], Fact[Any]]
+) -> Facts | None:
     key = pk if are_apart(owner, rows.db) else OuterRef("pk")
-    matches: dict[str, Subquery] = {
-        name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
-    }
+    matches: dict[str, Any] = {}
+    for fact in further.values():
+        matches |= fact.columns(rows, key)
     options = options_of(owner)
     own_columns = {name for name in (options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
@@ -330,16 +356,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
     row = rows.filter(pk=pk).values(*names, stator_now=Now(), **matches, **dated).first()
     if row is None:
         return None
-    state = field.states.get(row[field.name])
-    missed = {pause.pk for name, pause in partial.items() if not row[name]}
-    heeded = [
-        pause
-        for pause in own
-        if state is not None and state.automatic and pause.state in ("", state.name) and pause.pk not in missed
-    ]
-    facts = Facts(
-        model=owner, using=str(rows.db), pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded
-    )
+    facts = Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], further=further)
     facts.awaited = list(_awaited(facts))
     return facts
 
@@ -384,14 +401,11 @@ def _read_workers(facts: Facts, using: str) -> None:
     facts.workers = [worker for worker in live if worker.serves(facts.model._meta.label_lower)]
 
 
-def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
-    """Count the running rows of a limited state, and the rows that will be claimed before this one."""
+def _read_line(facts: Facts, rows: QuerySet[Model]) -> None:
+    """Count the rows that will be claimed before this one."""
     state = facts.state
     if state is None:
         return
-    if state.concurrency:
-        held = rows.filter(state_claim__isnull=False, **state_field(facts.model).at(state))
-        facts.running = held.values("pk")[: state.concurrency].count()
     options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
@@ -404,7 +418,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
         first = priority.expression
         then |= {"stator_first": first, "my_first": _value_of(own, first)}
         earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first__lte=F("my_first"))
-    line = rows.filter(claimable(state_field(facts.model), _claimed_with(facts, state, pauses), facts.settings))
+    line = rows.filter(claimable(state_field(facts.model), _claimed_with(facts, state), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}
         line = line.filter(**facts.fair_by)
@@ -413,7 +427,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if facts.ahead and facts.workers and not facts.fair_by:
         label = facts.model._meta.label_lower
         pace = paces(rows.db, [label]).get(label)
-        states = _claimed_with(facts, state, pauses)
+        states = _claimed_with(facts, state)
         more = facts.ahead > LINE
         facts.turn = pace.estimate(facts.ahead if more else facts.ahead + 1, states, more=more) if pace else None
 
@@ -428,12 +442,14 @@ def _value_of(own: QuerySet[Model], value: Any) -> Subquery | Value:
     return Value(next(iter(found), None)) if are_apart(own.model, own.db) else Subquery(found)
 
 
-def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:
+def _claimed_with(facts: Facts, state: State) -> list[str]:
     """Return the states whose rows are claimed together with a state's rows; a limited state is claimed alone."""
     if state.concurrency:
         return [state.name]
     together = [other for other in graph_of(facts.model).automatic_states if not other.concurrency]
-    return sorted(other.name for other in pauses.running(together) if _manner(other) == _manner(state))
+    for fact in facts.further.values():
+        together = fact.running(together)
+    return sorted(other.name for other in together if _manner(other) == _manner(state))
 
 
 def _manner(state: State) -> tuple[bool, int]:

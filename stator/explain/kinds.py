@@ -9,15 +9,14 @@ from django.db.models.functions import Coalesce
 
 from stator.explain import causes, sentences, starving
 from stator.explain.causes import Find, of_models
-from stator.explain.facts import Facts
+from stator.explain.facts import Fact, Facts
 from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
-from stator.explain.survey import Survey
+from stator.explain.survey import Survey, Surveyed
 from stator.extensions.related.waits import waiting
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
-from stator.rows.pauses import Pause
 from stator.rows.reports import reports_of
 from stator.rows.state_column import state_field
 
@@ -34,6 +33,8 @@ class ProblemKind:
     ``alone``: the remedy if no live worker serves the model; ``dated``: if a date of the object says when it is due.
     ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
     ``alarming``: whether the page of the object highlights its reasons.
+    ``fact``: what it knows of the object, as :meth:`Facts.of` returns it.
+    ``after``: of an extension's kind, the code of the kind that it follows; without one, it is less decisive than all.
 
     For many:
 
@@ -44,8 +45,11 @@ class ProblemKind:
     ``rank``: the place among the kinds of its level, the worst first.
     ``check``: the name in ``doctor``, by default the code.
     ``section``: the part of the overview that has more.
-    ``signs`` yields rows without which an app's kind finds nothing in a database, by its alias; each as few as an index
+    ``signs`` yields rows without which the kind finds nothing in a database, by its alias; each as few as an index
     finds. Of a site in many schemas, those that have such rows are looked into.
+    ``covers`` returns the automatic states whose objects wait because of it, so that their waiting is no other problem.
+    ``listed`` returns, for JSON, what ``status`` has of it under its code; the overview marks a model that has any.
+    ``cell`` returns that as a text.
     """
 
     code: str
@@ -65,6 +69,11 @@ class ProblemKind:
     check: str = ""
     section: str = ""
     signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
+    fact: type[Fact[Any]] | None = None
+    after: str = ""
+    covers: Callable[[Surveyed], Iterable[str]] | None = None
+    listed: Callable[[Surveyed], list[dict[str, Any]]] | None = None
+    cell: Callable[[list[dict[str, Any]]], str] | None = None
 
     @classmethod
     def of_one(cls, sentences: Callable[[Facts], Iterator[Said]], **rest: Any) -> "ProblemKind":
@@ -158,16 +167,6 @@ KINDS: list[ProblemKind] = [
         keeps="in quarantine",
     ),
     ProblemKind.of_one(
-        sentences.paused,
-        holds=lambda facts: bool(facts.pauses),
-        rows=lambda many: many.paused,
-        remedy=Pause.REMEDY,
-        level=WARNING,
-        find=of_models(causes.paused),
-        rank=6,
-        keeps="paused",
-    ),
-    ProblemKind.of_one(
         sentences.awaits_related,
         holds=lambda facts: bool(facts.related) and facts.rests_outside,
         rows=lambda many: many.among(many.awaiting_related) & ~many.automatic,
@@ -251,13 +250,6 @@ KINDS: list[ProblemKind] = [
         alone=START_ONE,
     ),
     ProblemKind.of_one(
-        sentences.at_limit,
-        holds=lambda facts: facts.in_line and facts.limit is not None and facts.running >= facts.limit,
-        rows=lambda many: Q(state_ready=True) & many.among(many.full),
-        remedy="Wait, or raise concurrency of the state in its graph.",
-        keeps="at the limit of their state",
-    ),
-    ProblemKind.of_one(
         sentences.in_line,
         holds=lambda facts: facts.in_line,
         rows=lambda many: Q(state_ready=True),
@@ -336,13 +328,6 @@ KINDS: list[ProblemKind] = [
         remedy="start more workers, or look for attempts that take long",
     ),
     ProblemKind(
-        "full_limit",
-        level=WARNING,
-        rank=1,
-        find=causes.full_limits,
-        remedy="wait, or have a developer raise the limit",
-    ),
-    ProblemKind(
         "starved",
         level=WARNING,
         rank=1,
@@ -397,7 +382,15 @@ KINDS: list[ProblemKind] = [
     ),
 ]
 
-# The kinds that extensions and apps have added.
+
+def place_kind(kind: ProblemKind) -> None:
+    """Put a kind of an extension among the others, after the one that it names."""
+    if kind not in KINDS:
+        at = next((place for place, each in enumerate(KINDS, 1) if each.code == kind.after), len(KINDS))
+        KINDS.insert(at, kind)
+
+
+# The kinds that apps have added.
 _added: list[ProblemKind] = []
 
 
@@ -410,7 +403,7 @@ def add_problem_kind(kind: ProblemKind) -> None:
 
 
 def all_kinds() -> Iterator[ProblemKind]:
-    """Yield all kinds, those of extensions and apps last."""
+    """Yield all kinds, those of apps last."""
     yield from KINDS
     yield from _added
 
@@ -431,10 +424,10 @@ def kinds_of_apps() -> list[ProblemKind]:
     return [kind for kind in _added if kind.find is not None]
 
 
-def signs_of_apps(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:
-    """Yield the rows without which the kinds of apps find nothing, for these models."""
-    for kind in _added:
-        if kind.signs is not None and kind.model in labels:
+def signs_of_kinds(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:
+    """Yield the rows without which the kinds of extensions and apps find nothing, for these models."""
+    for kind in all_kinds():
+        if kind.signs is not None and (not kind.model or kind.model in labels):
             yield from kind.signs(using)
 
 

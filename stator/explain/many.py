@@ -1,9 +1,9 @@
-"""What the conditions for many rows depend on, read in at most four statements."""
+"""What the conditions for many rows depend on, read in at most two statements."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.conf import Settings, load_settings
 from stator.extensions.related.watches import watches_of
@@ -12,17 +12,15 @@ from stator.rows.clock import Now
 from stator.rows.columns import parked
 from stator.rows.dates import not_yet
 from stator.rows.meta import graph_of
-from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
-from stator.scopes import are_apart
 
 NO_ROWS = Q(pk__in=[])
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """All rows of a model, with its pauses, the states at their limit, and whether a live worker serves it.
+    """All rows of a model, and whether a live worker serves it.
 
     ``newer``: the states that live workers know and this code does not.
     """
@@ -30,8 +28,6 @@ class Many:
     model: type[Model]
     using: str
     settings: Settings
-    pauses: Pauses
-    full: list[str]
     served: bool
     newer: list[str]
 
@@ -39,11 +35,10 @@ class Many:
     def of(cls, model: type[Model], using: str) -> "Many":
         """Return the rows of a model that has the framework's columns itself."""
         label = model._meta.label_lower
-        pauses = Pauses.of(label, read_pauses(using))
         fleet = Fleet.of(using)
         served = any(worker.serves(label) for worker in fleet.workers)
         newer = sorted(set(fleet.knowing(model)).difference(graph_of(model).renames))
-        return cls(model, using, load_settings(), pauses, _full_states(model, using), served, newer)
+        return cls(model, using, load_settings(), served, newer)
 
     @property
     def rows(self) -> QuerySet[Model]:
@@ -82,29 +77,6 @@ class Many:
         return self.among(graph_of(self.model).automatic_states)
 
     @property
-    def paused(self) -> Q:
-        """Rows that a pause holds; a pause of a state that workers do not attempt holds none."""
-        states = graph_of(self.model).automatic_states
-        held = self.among(states.difference(self.pauses.running(states)))
-        if partial := self.pauses.held(self.model, states):
-            # In a subquery, so that a join does not count a row twice. Over several nodes, a pause has no joins.
-            apart = are_apart(self.model, self.using)
-            held |= partial if apart else Q(Exists(self.rows.filter(partial, pk=OuterRef("pk"))))
-        return held
-
-    @property
     def waiting(self) -> Q:
         """Rows with a due time in the future, also by a date of theirs, that are not parked."""
         return (Q(state_next_attempt__gt=Now()) | not_yet(self.model, Now())) & ~parked()
-
-
-def _full_states(model: type[Model], using: str) -> list[str]:
-    """Return the states whose ``concurrency`` limit is reached."""
-    limits = {state.name: state.concurrency for state in graph_of(model).automatic_states if state.concurrency}
-    if not limits:
-        return []
-    rows: QuerySet[Model] = QuerySet(model, using=using)
-    field = state_field(model)
-    held = rows.filter(state_claim__isnull=False, **field.among(limits))
-    claimed = held.order_by().values_list(field.name).annotate(Count("pk"))
-    return [name for value, count in claimed if count >= limits[name := field.name_of(value)]]

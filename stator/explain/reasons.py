@@ -13,7 +13,7 @@ from stator.rows.meta import hooks_of, owner_of, written_to
 
 def explain(model: type[Model], pk: object, using: str | None = None) -> list[Problem]:
     """Return the reasons why an object is not moving, the most decisive first; never empty; up to eight statements."""
-    facts = gather(model, pk, using)
+    facts = gather(model, pk, using, further=[kind.fact for kind in all_kinds() if kind.fact])
     if facts is None:
         sentence = f"{model._meta.label} {pk} is gone: there is no such row."
         return [Problem("gone", sentence, remedy=kind_of("gone").remedy)]

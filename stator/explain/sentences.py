@@ -14,7 +14,6 @@ from stator.rows.clock import moment_text
 from stator.rows.dates import Deadline
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
-from stator.rows.pauses import NAMED
 from stator.rows.senders import NAMED as PEOPLE
 from stator.rows.state_column import state_field
 from stator.rows.workers import WORKER_ALIVE, worker_of
@@ -130,21 +129,6 @@ def _died(endings: Counter[str]) -> str:
     each = [f"{words}{f' {number:,} times' if 1 < number < many else ''}" for words, number in endings.most_common()]
     who = "they attempted" if many > 1 else "it attempted"
     return f"{counted(many, 'worker')} died while {who} it ({', '.join(each)})"
-
-
-def paused(facts: Facts) -> Iterator[Said]:
-    """Say of each pause who made it, what it holds, until when, and why."""
-    for pause in facts.pauses:
-        left = (pause.until - facts.now).total_seconds() if pause.until else None
-        what = pause.state or "the model"
-        where = f" where {', '.join(f'{name}={value!r}' for name, value in pause.where.items())}" if pause.where else ""
-        if NAMED in pause.where:
-            what, where = f"this object{f' in {pause.state}' if pause.state else ''}", ""
-        by = f" by {pause.actor}" if pause.actor else ""
-        until = "until it is resumed" if left is None else f"for another {span(left)}"
-        why = f": {pause.reason}" if pause.reason else ""
-        numbers = {"pause": pause.pk, "actor": pause.actor, "reason": pause.reason, "until": left}
-        yield f"Paused{by}: {what}{where}, {until}{why}.", numbers
 
 
 def external(facts: Facts) -> Iterator[Said]:
@@ -350,20 +334,13 @@ def crashed(facts: Facts) -> Iterator[Said]:
     yield f"{why}, so it is attempted alone, in a process of its own{until}.", {"crashes": lost}
 
 
-def at_limit(facts: Facts) -> Iterator[Said]:
-    """Say the limit of the state, and when it is the object's turn."""
-    turn, of_turn = _turn(facts)
-    numbers = {"state": facts.name, "claimed": facts.running, "limit": facts.limit}
-    yield f"{facts.name} is at its limit: {facts.running} of {facts.limit} are claimed{turn}.", numbers | of_turn
-
-
 def in_line(facts: Facts) -> Iterator[Said]:
     """Say how many objects are attempted before it, and when it is its turn."""
     of, turns, numbers = "", "", {}
     for name, value in facts.fair_by.items():
         of, turns = f" of {name} {value}", f"; the values of {name} take turns"
         numbers = {"fair_by": name, "value": str(value)}
-    turn, of_turn = _turn(facts)
+    turn, of_turn = turn_of(facts)
     deadline, of_deadline = _deadline(facts)
     turn, of_turn = f"{turn}{deadline}", {**of_turn, **of_deadline}
     if facts.ahead > LINE:
@@ -374,7 +351,7 @@ def in_line(facts: Facts) -> Iterator[Said]:
     yield f"Ready, {before}{turn}{turns}.", {"ahead": facts.ahead, **numbers, **of_turn}
 
 
-def _turn(facts: Facts) -> Said:
+def turn_of(facts: Facts) -> Said:
     """Return when the objects before it and it are done, as the end of a sentence; empty if that is not known."""
     turn = facts.turn
     return (f"; at {pace_text(turn.pace)} it is done {turn.when}", turn.numbers) if turn else ("", {})

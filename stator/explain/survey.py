@@ -16,7 +16,6 @@ from stator.graph.durations import longest, span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
 from stator.rows.news import HowFar
-from stator.rows.pauses import Pause
 from stator.rows.versions import Version
 from stator.rows.workers import Worker
 from stator.texts import COUNTED
@@ -294,7 +293,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """One model: its depths, active pauses, the workers that serve it, errors and what waits.
+    """One model: its depths, the workers that serve it, errors and what waits.
 
     ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
     know, each with the names of the live workers that do. ``lacking``: why nothing can be read of its rows, and why
@@ -305,7 +304,6 @@ class Surveyed:
     model: type[Any]
     using: str
     depths: Depths
-    pauses: list[Pause]
     crew: Crew
     groups: list[Group] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
@@ -315,6 +313,11 @@ class Surveyed:
     lacking: str = ""
     # The permissions that no active user has, by the state whose objects wait for nothing but such events.
     unanswerable: dict[str, list[str]] = field(default_factory=dict)
+    # What people have stored for its rows, by the table; and the automatic states that this leaves out as a whole.
+    stored: dict[type[Model], list[Any]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    # The automatic states whose objects wait because of a problem of an extension's kind.
+    covered: set[str] = field(default_factory=set)
     # How fast its objects moved lately; None if nothing waits for long, or if that is not known.
     pace: Pace | None = None
     # A value of a field whose objects hold up those with others.
@@ -349,11 +352,10 @@ class Surveyed:
 
     @property
     def unattended(self) -> list[InState]:
-        """The states with objects that nobody holds and a worker has to move, unless they are paused as a whole.
+        """The states with objects that nobody holds and a worker has to move, unless these are left out as a whole.
 
         Objects with the former name of a state are among them: a worker gives them the new one, paused or not.
         """
-        paused = {pause.state for pause in self.pauses if not pause.where}
         renames = graph_of(self.model).renames
         unknown = self.depths.unknown_states.items()
         former = [InState(name, renames[name], resting=count) for name, count in unknown if name in renames]
@@ -361,7 +363,7 @@ class Surveyed:
             one
             for one in self.depths.states.values()
             if one.unclaimed and one.state is not None and one.state.needs_worker
-            and not (one.state.automatic and paused & {"", one.name})
+            and one.name not in self.left_out
         ]  # fmt: skip
 
     @property

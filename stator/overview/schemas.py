@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connections
 
 from stator.conf import load_settings
-from stator.explain.kinds import in_order, problems_in, signs_of_apps
+from stator.explain.kinds import in_order, problems_in, signs_of_kinds
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey
 from stator.extensions.related.waiters import waiting_in_vain
@@ -25,7 +25,6 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
-from stator.rows.pauses import Pause
 from stator.scopes import Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
 from stator.texts import COUNTED, counted, listed, told
@@ -84,7 +83,7 @@ class SchemaFigures:
 class InSchemas:
     """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
 
-    ``odd``: the schemas with pauses, or with signs of problems of an app's kinds. ``left_out``: why schemas are not
+    ``odd``: the schemas with signs of problems that kinds know. ``left_out``: why schemas are not
     served, by name. ``filled``: the schemas with objects.
     """
 
@@ -260,7 +259,7 @@ def _figures(values: list[Any]) -> SchemaFigures:
 
 def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool) -> Statement:
     labels = {model._meta.label_lower for model in models}
-    odd = [Pause.objects.using(alias).active(), *signs_of_apps(labels, alias)]
+    odd = list(signs_of_kinds(labels, alias))
     parts = [counting(Worker.objects.using(alias).live(), 1), _any(odd if with_signs else [])]
     crashes, most = load_settings().MAX_CRASHES, COUNTED + 1
     waited = Elapsed(place_in_line())

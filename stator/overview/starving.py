@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField
+from django.db.models import CharField, ForeignKey, IntegerField, Model, Q, UUIDField
 
 from stator.conf import load_settings
+from stator.db.conditions import Stored
 from stator.explain.starving import LEAST, Starving, line_ends, starving
 from stator.explain.survey import Depths
 from stator.models import StatorModel
@@ -13,27 +14,28 @@ from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.rows.meta import options_of
-from stator.rows.pauses import Pause, Pauses
 from stator.rows.state_column import state_field
 
 # The most fields that are looked at.
 FIELDS = 10
 
 
-def starving_in(rows: OperatorQuerySet[StatorModel], depths: Depths, active: Iterable[Pause]) -> Starving | None:
+def starving_in(rows: OperatorQuerySet[StatorModel], depths: Depths, said: Iterable[Stored]) -> Starving | None:
     """Return what holds the line of a model whose values do not take turns; none unless objects wait for long.
 
-    Indexes ``st_ready`` and ``st_age``.
+    Indexes ``st_ready`` and ``st_age``. ``said``: what stored conditions say of the model.
     """
     model: type[StatorModel] = rows.model
     options = options_of(model)
     names = _names(model)
     if options.fair_by or options.spread or not names or not depths.is_behind or depths.ready <= LEAST:
         return None
-    pauses = Pauses.of(model._meta.label_lower, list(active))
-    states = pauses.running(model.state_graph.automatic_states)
+    states, held = list(model.state_graph.automatic_states), Q()
+    for each in said:
+        states = each.running(states)
+        held |= each.held(model, states)
     wanted = claimable(state_field(model), [state.name for state in states], load_settings())
-    line = pauses.without_held(rows.filter(wanted), states).order_by(*line_of_all(model))
+    line = rows.filter(wanted, ~held if held else Q()).order_by(*line_of_all(model))
     head, tail = line_ends([line, line.reverse()], place_in_line(), *names)
     return starving(names, head, tail)
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Iterable
 from functools import partial
+from typing import Any
 
 from django.db import DatabaseError, connections
 
+from stator.db.conditions import Stored, StoredCondition, all_stored_kinds
 from stator.db.tables import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
 from stator.explain.estimates import Pace, paces
-from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
+from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
 from stator.extensions.related.waiters import waiters
@@ -21,7 +23,6 @@ from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
-from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.senders import people_with
 from stator.rows.statistics import Depth
 from stator.rows.versions import Fleet
@@ -46,8 +47,7 @@ def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
 
 
 def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks: Looks) -> Survey:
-    active = Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")
-    pauses: list[Pause] = looks.at(Pause, lambda: list(active[:MAX_PAUSES]), [])
+    stored = _stored(using, looks)
     lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
     lacks |= _incomplete(rows_of, lacks, looks)
     readable = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
@@ -60,24 +60,48 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
     behind = [label for label, found in depths_of.items() if found.is_behind]
     pace_of: dict[str, Pace] = looks.at(Depth, partial(paces, using, behind), {})
+    said = {label: [kind.said(label, read) for kind, read in stored.items()] for label in rows_of}
     found = {
         label: Surveyed(
-            rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
-            people.crew(label), [group for group in found_groups if group.label == label],
-            fleet.versions(rows.model), fleet.knowing(rows.model),
+            rows.model, using, depths_of[label], people.crew(label),
+            [group for group in found_groups if group.label == label], fleet.versions(rows.model),
+            fleet.knowing(rows.model),
             looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
             lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
             pace=pace_of.get(label),
-            starving=looks.at(rows.model, partial(starving_in, rows, depths_of[label], pauses), None),
+            stored={
+                kind.in_force(using).model: [each for each in read if each.model_label == label]
+                for kind, read in stored.items()
+            },
+            left_out=left_out(rows.model, said[label]),
+            starving=looks.at(rows.model, partial(starving_in, rows, depths_of[label], said[label]), None),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
     refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "")
+    for kind in KINDS:
+        if kind.covers is not None:
+            for one in found.values():
+                one.covered.update(kind.covers(one))
     made = Survey(using, found, people, found_groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
             found[kind.model].own.append(problem)
     return made
+
+
+def _stored(using: str, looks: Looks) -> dict[type[StoredCondition], list[Any]]:
+    """Return what people have stored of rows in a database, each with ``read_at``."""
+    rows = {kind: kind.in_force(using).annotate(read_at=Now()) for kind in all_stored_kinds()}
+    return {kind: looks.at(each.model, partial(list, each), []) for kind, each in rows.items()}
+
+
+def left_out(model: type[StatorModel], said: Iterable[Stored]) -> frozenset[str]:
+    """Return the automatic states that stored conditions leave out as a whole."""
+    states = running = list(model.state_graph.automatic_states)
+    for each in said:
+        running = each.running(running)
+    return frozenset({state.name for state in states} - {state.name for state in running})
 
 
 def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], looks: Looks) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import Any
 from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
-from stator.rows.pauses import Pause, in_force, release_deleted
 from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
@@ -29,13 +28,16 @@ class RecordTable:
     ``privileges``: what workers need; nothing for a table that only people's commands use. ``aged``: the column by
     which rows are old, and ``kept``: which retention ends them ("errors", "history", "stats" or "workers"). Tables
     without both have a prune of their own, or none. ``labelled``: rows belong to a model, by its label, and are renamed
-    with it.
+    with it. ``rewrite``: gives rows other values, if they are not to be updated.
 
     ``of_life``: rows are in force for one object, named by ``object_pk``, and end with its life. ``marked``: they say
     by ``life`` which one that is. Of tables that have the objects in another way: ``present``, the rows that may be in
     force, and ``end``, which ends what is in force for deleted objects. ``entered``: the column that has when an object
     entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is no longer in
     force, after the time of ``kept``.
+
+    ``undo``: takes back what a manual action made here, given the model, the action, what came of its undo, the alias
+    of the database and the part of the undo; see :mod:`stator.undo`.
     """
 
     model: type[Model]
@@ -49,6 +51,8 @@ class RecordTable:
     end: Callable[[type[Model], str, Keys], None] | None = None
     entered: str = ""
     sweep: str = ""
+    rewrite: Callable[[QuerySet[Any], dict[str, str]], None] | None = None
+    undo: Callable[[type[Model], Any, Any, str, Any], None] | None = None
 
 
 RECORD_TABLES = [
@@ -58,10 +62,6 @@ RECORD_TABLES = [
     RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
-    RecordTable(
-        model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers", of_life=True, marked=False,
-        present=in_force, end=release_deleted,
-    ),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
     RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.prune.OVER"),

@@ -1,6 +1,6 @@
 """Claims that operators end: who holds the rows, and how to end a claim so that no worker takes the row at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from stator.rows.actions import Action
 from stator.rows.clock import Elapsed, Now
 from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, model_of, owner_of, written_to
-from stator.rows.pauses import pause_objects
 from stator.rows.state_column import state_field
 from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
@@ -27,8 +26,32 @@ MAX_MODELS, MAX_HELD = 100, 100
 # Holders that are described.
 MAX_HOLDERS = 20
 
-# Seconds until a row that was unlocked and paused is due; by then every worker has read the pause.
+# Seconds until a row that was unlocked and is held is due; by then every worker has read what holds it.
 SETTLED = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """How an extension keeps workers from rows that are unlocked, in the same transaction.
+
+    ``name``: of the option and the button. ``summary``: the help of the option. ``done``: the participle. ``most``: how
+    many rows it takes. ``keep``: called with the model, the alias of the database, the keys of the rows and the action;
+    it raises ``ValueError`` with one line if they are too many.
+    """
+
+    name: str
+    done: str
+    most: int
+    summary: str
+    keep: Callable[[type[Model], str, list[Any], Action], object]
+
+
+HOLDS: list[Hold] = []
+
+
+def add_hold(hold: Hold) -> None:
+    """Add a way to hold unlocked rows, which the models of an extension call."""
+    HOLDS.append(hold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +132,11 @@ def held_by(worker: Worker) -> Iterator[HeldObject]:
             yield HeldObject(str(model._meta.label), pk, field.name_of(state), token, seconds_of(since))
 
 
-def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:
-    """Pause the claimed rows by name, then end the claims on them; return how many.
+def unlock_and_hold(rows: QuerySet[Model], action: Action, hold: Hold) -> int:
+    """Hold the claimed rows, then end the claims on them; return how many.
 
-    Raise ``ValueError`` with one line if they are too many for one pause. The rows are due only when every worker has
-    read the pause.
+    Raise ``ValueError`` with one line if they are too many. The rows are due only when every worker has read what holds
+    them.
     """
     using, owner = written_to(rows), owner_of(rows.model)
     claimed = rows.using(using).filter(state_claim__isnull=False)
@@ -123,6 +146,6 @@ def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:
         pks = list(claimed.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return 0
-        pause_objects(owner, using, pks, action)
+        hold.keep(owner, using, pks, action)
         held: QuerySet[Model] = QuerySet(owner, using=using).filter(pk__in=pks, state_claim__isnull=False)
-        return write_by_hand(held, changes, actor=action.actor, reason="unlocked and paused", action=action)
+        return write_by_hand(held, changes, actor=action.actor, reason=f"unlocked and {hold.done}", action=action)

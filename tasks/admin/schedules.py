@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.actions import stator_pause, stator_retry
+from stator.admin.actions import stator_retry
 from stator.admin.confirmation import back, log, tell
 from stator.admin.detail import offered
 from stator.admin.fields import OF_JSON
@@ -14,6 +14,9 @@ from stator.admin.read_only import SEARCHED
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.ticks import latest_ticks, next_ticks
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not, without_action
+
+# The action of all managed models that pauses objects.
+PAUSE = "stator_pause"
 
 
 class ScheduleAdmin(NewestAdmin):
@@ -46,7 +49,7 @@ class ScheduleAdmin(NewestAdmin):
     def __init__(self, model: type[Schedule], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         # A schedule has one way to be paused: it stops planning ticks.
-        self.actions = [act for act in self.actions or () if act is not stator_pause]
+        self.actions = [act for act in self.actions or () if getattr(act, "__name__", "") != PAUSE]
 
     def exactly(self, words: str, using: str) -> Q:
         """Return the condition for schedules of exactly this name."""
@@ -74,7 +77,7 @@ class ScheduleAdmin(NewestAdmin):
         useful = [self.run_now] if obj.enabled and not (obj.removed or lacks_action) else []
         useful += [self.pause] if obj.enabled and not obj.removed else []
         useful += [] if obj.enabled else [self.resume]
-        hidden = (stator_retry.__name__, stator_pause.__name__)
+        hidden = (stator_retry.__name__, PAUSE)
         framework = [act for act in context["stator_acts"] if act["name"] not in hidden]
         return context | {
             "stator_acts": [*offered(self, request, obj, useful), *framework],

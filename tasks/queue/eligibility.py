@@ -34,7 +34,7 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
 from stator.capabilities import capabilities_of
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import Pause, Worker, tokens_of
+from stator.models import Worker, tokens_of
 from stator.statements import Parameter
 from tasks.actions.registry import declared, longest_timeouts
 from tasks.conf import TaskSettings, lease_of_process, load_settings
@@ -257,7 +257,8 @@ def _same_value() -> Q:
 def _paused(task: TaskRow, rows: Rows) -> Told:
     queue = task.queue
     numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
-    return f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers, Pause.REMEDY
+    remedy = "Check whether its reason still holds, then resume."
+    return f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers, remedy
 
 
 def _used_up(task: TaskRow, rows: Rows) -> Told:

@@ -12,13 +12,13 @@ from django.db import IntegrityError, models
 from django.test.utils import isolate_apps
 
 from stator.checks.tables import check_watches
+from stator.extensions.pauses.models import is_paused_by_name, pause_objects, resume_objects
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.models import History, Report, StateField, StatorModel, Step
 from stator.rows.actions import Action
 from stator.rows.claimable import Crashes
 from stator.rows.keys import key_of
-from stator.rows.pauses import is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.testing import drain
 from stator.undo import undo

@@ -12,13 +12,13 @@ from django.contrib import admin
 from django.test import Client
 from django.utils.html import escape
 
+from stator.extensions.pauses.models import pause_objects
 from stator.graph.failures import describe
 from stator.models import History, Pause, Report
 from stator.overview.survey import problems, survey
 from stator.rows.actions import Action
 from stator.rows.keys import shown_text
 from stator.rows.meta import owner_of
-from stator.rows.pauses import pause_objects
 from stator.rows.reports import failure_report
 from stator.rows.state_column import state_name
 from tests.commanding import asked, run

@@ -10,7 +10,7 @@ from stator.db import own_tables
 from stator.models import Action, Before, Event, History, Pause
 from stator.rows import locking, transitions
 from stator.rows.life import life_of
-from stator.rows.unlocks import unlock_and_pause
+from stator.rows.unlocks import HOLDS, unlock_and_hold
 from stator.signals import transitioned
 from stator.undo import undo, undoable
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
@@ -164,7 +164,8 @@ def test_pause_is_undone_and_one_that_has_ended_is_named():
 def test_unlock_with_pause_is_undone_with_its_pause():
     put(Parcel, **LEASED)
     action = Action.of(Parcel, "unlock", "anna", "stuck")
-    unlock_and_pause(raw(Parcel), action)
+    [pausing] = HOLDS
+    unlock_and_hold(raw(Parcel), action, pausing)
     assert back(action).count == 2
     assert not Pause.objects.active().exists()
 

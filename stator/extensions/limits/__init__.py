@@ -2,4 +2,8 @@
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="limits", conditions=("stator.extensions.limits.condition.LimitedStates",))
+EXTENSION = Extension(
+    name="limits",
+    conditions=("stator.extensions.limits.condition.LimitedStates",),
+    kinds=("stator.extensions.limits.kinds.AT_LIMIT", "stator.extensions.limits.kinds.FULL_LIMIT"),
+)

@@ -2,4 +2,10 @@
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="pauses", conditions=("stator.extensions.pauses.condition.Paused",))
+EXTENSION = Extension(
+    name="pauses",
+    conditions=("stator.extensions.pauses.condition.Paused",),
+    kinds=("stator.extensions.pauses.kinds.PAUSED",),
+    admin=("stator.extensions.pauses.admin",),
+    commands=("stator.extensions.pauses.pause", "stator.extensions.pauses.resume"),
+)

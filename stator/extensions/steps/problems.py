@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from stator.explain.facts import Facts
+from stator.explain.facts import Fact, Facts
 from stator.explain.kinds import ProblemKind
 from stator.explain.sentences import Said
 from stator.extensions.steps.models import steps_of
@@ -14,27 +14,28 @@ from stator.extensions.steps.models import steps_of
 MAX_STEPS = 50
 
 
-def _done(facts: Facts) -> list[str]:
-    """Return the names of the steps that are done in this visit of the object's state, in order."""
-    if not (facts.automatic and facts.row["state_attempts"]):
-        return []
-    if "steps" not in facts.further:
-        rows: QuerySet[Any] = QuerySet(facts.model, using=facts.using)
-        facts.further["steps"] = list(steps_of(rows, facts.pk).values_list("name", flat=True)[:MAX_STEPS])
-    found: list[str] = facts.further["steps"]
-    return found
+class Done(Fact[list[str]]):
+    """The names of the steps that are done in this visit of an object's state, in order."""
+
+    def known(self, facts: Facts) -> list[str]:
+        if not (facts.automatic and facts.row["state_attempts"]):
+            return []
+        rows: QuerySet[Any] = QuerySet(self.model, using=self.using)
+        return list(steps_of(rows, facts.pk).values_list("name", flat=True)[:MAX_STEPS])
 
 
 def steps_done(facts: Facts) -> Iterator[Said]:
     """Name the steps that a further attempt does not repeat."""
-    *first, last = _done(facts)
+    steps = facts.of(Done)
+    *first, last = steps
     named = f"{', '.join(first)} and {last}" if first else last
     s = "s" if first else ""
-    yield f"Its attempts have done the step{s} {named}; a further one does not repeat them.", {"steps": _done(facts)}
+    yield f"Its attempts have done the step{s} {named}; a further one does not repeat them.", {"steps": steps}
 
 
 STEPS_DONE = ProblemKind.of_one(
     steps_done,
-    holds=lambda facts: bool(_done(facts)),
+    fact=Done,
+    holds=lambda facts: bool(facts.of(Done)),
     remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
 )

@@ -10,9 +10,9 @@ from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
+from stator.extensions.pauses.models import MAX_OBJECTS
 from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
 from stator.rows.meta import managed
-from stator.rows.pauses import MAX_OBJECTS
 from tests.queries import statements, unbounded
 from tests.stator.admin.requests import LIST
 from tests.stator.making import ago, raw

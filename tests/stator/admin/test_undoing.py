@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from stator.admin import StatorAdmin, bulk, undoing
+from stator.extensions.pauses.models import is_paused_by_name
 from stator.models import Action, History, Now
-from stator.rows.pauses import is_paused_by_name
 from stator.undo import undo
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, act, confirm, move, set_columns

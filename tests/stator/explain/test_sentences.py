@@ -7,8 +7,8 @@ import pytest
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
+from stator.extensions.pauses.models import pause_objects
 from stator.models import Action, History, Report, Worker
-from stator.rows.pauses import pause_objects
 from tests.stator.explain.errands import WORKER, codes, first, held, report
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand

@@ -12,13 +12,13 @@ from stator.db import own_tables
 from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
 from stator.explain.facts import gather
+from stator.extensions.pauses.models import pause_objects
 from stator.graph.outcomes import Moved
 from stator.migration_operations import RenameState
 from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
-from stator.rows.pauses import pause_objects
 from stator.rows.state_column import state_field
 from stator.testing import advance, attempt, steps
 from stator.undo import undo

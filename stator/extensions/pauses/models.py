@@ -1,9 +1,8 @@
-"""Pauses: objects that workers leave alone for a while because people want it, and how workers read the pauses."""
+"""Pauses as rows: objects that workers leave alone for a while because people want it."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.db import models, transaction
 from django.db.models import Model, Q, QuerySet
@@ -12,12 +11,18 @@ from stator.graph.options import is_seconds
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
-from stator.rows.clock import Now
+from stator.rows.clock import Now, moment_json
 from stator.rows.fields import MomentField
+from stator.rows.keys import shown_key
 from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import named_state, owner_of
+from stator.rows.record_tables import Keys, RecordTable, add_record_table
 from stator.rows.reports import REASON_LENGTH
 from stator.rows.state_column import state_field
+from stator.rows.unlocks import Hold, add_hold
+
+if TYPE_CHECKING:
+    from stator.undo import Undone, UndoPart
 
 logger = logging.getLogger("stator.pauses")
 
@@ -63,10 +68,8 @@ class Pause(models.Model):
 
     objects = PauseQuerySet.as_manager()
 
-    # What to do about a pause, also of a queue: the person who made it may be unknown or gone.
-    REMEDY = "Check whether its reason still holds, then resume."
-
     class Meta:
+        app_label = "stator"
         # Every poll counts the pauses in force, and every claim of a program checks for pauses of its model: with the
         # key, the index alone answers both.
         indexes = [models.Index(fields=["model_label", "until", "id"], name="stator_pause_in_force")]
@@ -94,52 +97,6 @@ class Pause(models.Model):
             logger.warning("stator.pause_unclear", extra={"model": self.model_label, "error": trouble})
             return Q()
         return Q(**self.where)
-
-
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """The pauses of one model."""
-
-    everything: bool = False
-    states: frozenset[str] = frozenset()
-    partial: tuple[Pause, ...] = ()
-
-    @classmethod
-    def of(cls, label: str, active: Iterable[Pause]) -> "Pauses":
-        """Return the pauses of a model among all active ones of its database."""
-        own = [pause for pause in active if pause.model_label == label]
-        whole = {pause.state for pause in own if not pause.where}
-        return cls(
-            everything="" in whole,
-            states=frozenset(whole - {""}),
-            partial=tuple(pause for pause in own if pause.where),
-        )
-
-    def running(self, states: Iterable[State]) -> list[State]:
-        """Return the given states that are not paused as a whole."""
-        return [] if self.everything else [state for state in states if state.name not in self.states]
-
-    def without_held(self, rows: QuerySet[Model], states: Iterable[State]) -> QuerySet[Model]:
-        """Return the rows that no pause with ``where`` holds."""
-        for condition in self._conditions(rows.model, states):
-            rows = rows.exclude(condition)
-        return rows
-
-    def held(self, model: type[Model], states: Iterable[State]) -> Q:
-        """Return a condition for rows that a pause with ``where`` holds; an empty one if there are no such pauses."""
-        return Q(*self._conditions(model, states), _connector=Q.OR)
-
-    def _conditions(self, model: type[Model], states: Iterable[State]) -> Iterator[Q]:
-        names = sorted(state.name for state in states)
-        for pause in self.partial:
-            if pause.state in ("", *names):
-                within = [pause.state] if pause.state else names
-                yield Q(**state_field(model).among(within)) & pause.condition(model)
-
-
-def read_pauses(using: str) -> list[Pause]:
-    """Return all active pauses in a database."""
-    return list(Pause.objects.using(using).active().order_by("pk")[:MAX_PAUSES])
 
 
 def planned_pause(
@@ -183,7 +140,14 @@ def keep_pause(pause: Pause, using: str, action: Action | None = None) -> Pause:
     return pause
 
 
-def replace_pauses(pauses: QuerySet["Pause"], **changes: str) -> None:
+def described(pause: Pause) -> dict[str, object]:
+    """Return a pause as a dictionary for JSON."""
+    moments = {name: at and moment_json(at) for name in ("created", "until") for at in [getattr(pause, name)]}
+    further = {name: getattr(pause, name) for name in ("state", "where", "reason", "actor")}
+    return {"id": pause.pk, "model": pause.model_label, **further, **moments}
+
+
+def replace_pauses(pauses: QuerySet["Pause"], changes: dict[str, str]) -> None:
     """Write changed copies of the active pauses in their place: workers notice new pauses, and no changed ones."""
     with transaction.atomic(using=pauses.db):
         for pause in pauses.filter(in_force()).order_by("pk")[:MAX_PAUSES]:
@@ -276,13 +240,31 @@ def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     return any(_kept(pk) in map(_kept, pause.where[NAMED]) for pause in _naming_objects(label, using))
 
 
-def release_deleted(owner: type[Model], using: str, keys: list[str] | QuerySet[Any]) -> None:
+def release_deleted(owner: type[Model], using: str, keys: Keys) -> None:
     """Release deleted rows from pauses that name them; ``keys``: as texts, or a queryset that has these."""
     named = {str(pk): pk for pk in named_in_pauses(owner, using)}
     if isinstance(keys, QuerySet):
         keys = list(keys.filter(stator_key__in=list(named)).values_list("stator_key", flat=True)) if named else []
     if gone := [pk for text, pk in named.items() if text in set(keys)]:
         resume_objects(owner, using, gone, actor="")
+
+
+def end_made(model: type[Model], action: Action, done: "Undone", using: str, part: "UndoPart") -> None:
+    """End the pauses that an action made, for objects that the actor may change; name the ones that stay."""
+    made = Pause.objects.using(using).filter(action=action.pk)
+    with transaction.atomic(using=using):
+        for pause in made.order_by("pk"):
+            hidden = hidden_by(pause, model, using, part.among) if part.among else []
+            if hidden and pause.names is None:
+                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
+                continue
+            for pk in hidden:
+                done.leave(shown_key(pk), "is not yours to change")
+            if release(pause, using, hidden, actor=done.action.actor):
+                done.action.add(using, 1)
+                done.count += 1
+            elif not hidden:
+                done.leave(f"pause {pause.pk}", "has ended")
 
 
 def named_in_pauses(model: type[Model], using: str) -> list[object]:
@@ -316,3 +298,17 @@ def check_where(model: type[Model], where: object) -> dict[str, object]:
             "for other rules pause a state, name the objects with pk__in, or declare claimable in StatorMeta"
         )
     return kept
+
+
+add_record_table(
+    RecordTable(
+        model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers", of_life=True, marked=False,
+        present=in_force, end=release_deleted, rewrite=replace_pauses, undo=end_made,
+    )
+)  # fmt: skip
+add_hold(
+    Hold(
+        name="pause", done="paused", most=MAX_OBJECTS, keep=pause_objects,
+        summary="Also pause the objects, so that none is claimed again.",
+    )
+)  # fmt: skip

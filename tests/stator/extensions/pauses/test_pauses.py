@@ -4,9 +4,9 @@ import pytest
 
 from stator.db import chores
 from stator.db.probe import look
+from stator.extensions.pauses.models import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.graph.outcomes import Moved
 from stator.models import Action, History, Pause
-from stator.rows.pauses import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.worker.lanes import lanes_of
 from tests.stator.making import ago, change, operations_of, put, raw
@@ -33,6 +33,17 @@ def test_paused_rows_are_not_claimed_and_the_others_are(operations):
     Errand.stator.pause("new", where={"tenant": 3})
     Errand.stator.pause(where={"tenant": 5, "name": ""})
     assert claimed(operations) == {rows[0].pk, rows[1].pk, rows[4].pk, heir.pk}
+
+
+def test_worker_sees_that_pauses_were_replaced_by_one_whose_key_is_the_sum_of_theirs(operations):
+    heir = put(Errand, state="heir")
+    put(Errand)
+    first, second = Errand.stator.pause("heir"), Errand.stator.pause("limited")
+    look(operations)
+    Errand.stator.resume()
+    Pause.objects.create(pk=first.pk + second.pk, model_label="testapp.errand", state="new")
+    look(operations)
+    assert claimed(operations) == {heir.pk}
 
 
 @pytest.mark.parametrize("what", [{}, {"state": "new"}, {"where": {"tenant": 0}}])
@@ -167,7 +178,7 @@ def test_pause_that_cannot_be_meant_is_refused_in_one_line(what, message):
 
 
 def test_pause_that_workers_would_not_read_is_refused(monkeypatch):
-    monkeypatch.setattr("stator.rows.pauses.MAX_PAUSES", 2)
+    monkeypatch.setattr("stator.extensions.pauses.models.MAX_PAUSES", 2)
     Errand.stator.pause("new", seconds=60)
     Errand.stator.pause()
     with pytest.raises(ValueError, match="workers read at most 2 pauses, and so many are active"):

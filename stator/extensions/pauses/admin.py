@@ -1,6 +1,7 @@
 """Pauses in the admin: users who may retry objects of a model may pause and resume them."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -9,15 +10,39 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.db.models import BooleanField, Case, Model, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
+from stator.admin import actions, detail, listing
 from stator.admin.access import Pages
-from stator.admin.confirmation import back
+from stator.admin.actions import PauseObjectsForm
+from stator.admin.bulk import ActionSpec, action_of, ask_about, carry_out, permitted
+from stator.admin.confirmation import ActionFunction, admin_url, back, refuse
+from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
+from stator.admin.listing import AnyAddressAdmin
 from stator.admin.read_only import KeptAdmin
-from stator.models import Pause, StatorModel
-from stator.rows.meta import model_named, model_of
-from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
+from stator.explain import Problem
+from stator.extensions.pauses.models import (
+    MAX_OBJECTS,
+    NAMED,
+    Pause,
+    end_chosen,
+    in_force,
+    is_paused_by_name,
+    keep_pause,
+    pause_objects,
+    planned_pause,
+    resume_objects,
+)
+from stator.models import StatorModel
+from stator.rows.actions import Action
+from stator.rows.meta import home_of, model_named, model_of, owner_of, written_to
+from stator.rows.state_column import state_of
 from stator.texts import counted, escape
+
+# Pauses that are shown above a list.
+NOTICED = 3
 
 SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
 
@@ -165,3 +190,87 @@ class PauseAdmin(KeptAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save the pause, which workers obey from their next poll on."""
         keep_pause(obj, router.db_for_write(model_named(obj.model_label)))
+
+
+# On the lists and pages of managed models
+
+
+@admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+    """Ask for a duration and a reason, then pause the rows."""
+    pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MAX_OBJECTS + 1])
+    if len(pks) > MAX_OBJECTS:
+        words = f"At most {MAX_OBJECTS} objects can be paused at once. For more, pause a state or the model."
+        return refuse(model_admin, request, words)
+    rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
+    seen = confirmed_in(request, queryset.model)
+    form = PauseObjectsForm(request.POST if seen else None)
+    if not (seen and form.is_valid()):
+        words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
+        return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
+    reason, seconds = form.cleaned_data["reason"], form.cleaned_data["seconds"]
+    action = action_of(request, queryset.model, "pause", reason)
+    act = ActionSpec(f"Paused. {reason}".strip(), "paused", lambda rows: _pause(rows, action, seconds))
+    return carry_out(model_admin, request, rows, act, seen)
+
+
+def _pause(rows: QuerySet[Model], action: Action, seconds: float | None) -> int:
+    if pks := list(rows.values_list("pk", flat=True)):
+        pause_objects(rows.model, written_to(rows), pks, action, seconds)
+    return len(pks)
+
+
+@admin.action(description="Resume", permissions=["retry"])
+def stator_resume(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+    """End the pauses of single rows."""
+    actor = request.user.get_username()
+    act = ActionSpec(
+        "Resumed.", "resumed",
+        lambda rows: resume_objects(rows.model, written_to(rows), rows.values_list("pk", flat=True), actor=actor),
+        "not paused by themselves; end pauses of the model and of states under Pauses",
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, act)
+
+
+def may_end(site: admin.AdminSite, request: HttpRequest, model: type[StatorModel]) -> bool:
+    """Return whether the user may end pauses of the model under Pauses."""
+    pages = Pages(site, request)
+    return pages.may_retry(model) and pages.may_act(Pause, "stator_end")
+
+
+def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> Iterator[SafeString]:
+    """Yield the pauses of the model above its list, with a button to end each."""
+    owner: Any = owner_of(model_admin.model)
+    pauses = Pause.objects.using(router.db_for_write(owner)).active().filter(model_label=owner._meta.label_lower)
+    shown = list(pauses.order_by("-pk")[:NOTICED])
+    values = {
+        "may_resume": bool(shown) and may_end(model_admin.admin_site, request, model_admin.model),
+        "begun_at": request.get_full_path(),
+    }
+    for pause in shown:
+        yield render_to_string("stator/admin/pause_notice.html", {"pause": pause, **values}, request)
+
+
+def forms_to_end(
+    model_admin: admin.ModelAdmin, request: HttpRequest, row: StatorModel, reasons: list[Problem]
+) -> Iterator[SafeString]:
+    """Yield buttons to end the pauses of its model and state that hold a row, if the user may."""
+    pks = [reason.numbers["pause"] for reason in reasons if reason.code == "paused"]
+    if pks and may_end(model_admin.admin_site, request, owner_of(type(row))):
+        values = {"begun_at": admin_url(model_admin, "change", row.pk)}
+        for pause in Pause.objects.using(home_of(row)).filter(pk__in=pks):
+            if NAMED not in pause.where:
+                yield render_to_string("stator/admin/end_pause.html", {"pause": pause, **values}, request)
+
+
+def useful(row: StatorModel) -> dict[ActionFunction, bool]:
+    """Return whether the actions would change something of a row now."""
+    state, paused = state_of(row), is_paused_by_name(type(row), home_of(row), row.pk)
+    return {stator_pause: state is not None and state.automatic and not paused, stator_resume: paused}
+
+
+at = actions.ACTIONS.index(actions.stator_move)
+actions.ACTIONS[at:at] = [stator_pause, stator_resume]
+detail.USEFUL.append(useful)
+detail.FORMS.append(forms_to_end)
+listing.NOTICES.append(notices)

@@ -2,11 +2,11 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, Options, actor, add_length, offer, refusing, values_of
-from stator.commands.arguments import add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.answer import Answer, Options, actor, add_length, offer, refusing
+from stator.commands.arguments import add_label, add_what, model_of, positive, rows_of, state_of, where_of
+from stator.extensions.pauses.models import described
 from stator.rows.actions import Action
 from stator.rows.clock import moment_text
-from stator.rows.pauses import Pause
 
 HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."
 
@@ -16,18 +16,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_label(parser)
     add_what(parser)
     add_length(parser)
-
-
-def add_what(parser: ArgumentParser) -> None:
-    """Add the arguments that choose objects of a model."""
-    parser.add_argument("--state", metavar="S", help="Only objects in this state.")
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="Only objects with this value; repeatable.",
-    )
 
 
 def run(options: Options) -> Answer:
@@ -42,9 +30,3 @@ def run(options: Options) -> Answer:
         )
     end = "it is resumed" if pause.until is None else moment_text(pause.until)
     return Answer(described(pause), [f"Paused {pause} until {end}.", *offer(action, options)])
-
-
-def described(pause: Pause) -> dict[str, object]:
-    """Return a pause as a dictionary for JSON."""
-    further = values_of(pause, "state", "where", "reason", "actor", "created", "until")
-    return {"id": pause.pk, "model": pause.model_label, **further}

@@ -3,8 +3,7 @@
 from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Options, actor, refusing
-from stator.commands.arguments import add_label, model_of, rows_of, state_of, where_of
-from stator.commands.pause import add_what
+from stator.commands.arguments import add_label, add_what, model_of, rows_of, state_of, where_of
 from stator.texts import counted
 
 HELP = "End the pauses of a model, or only those made with this state and these values."
