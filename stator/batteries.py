@@ -36,6 +36,7 @@ EXTENSIONS = (
     "stator.extensions.tracing",
     "stator.extensions.isolation",
     "stator.extensions.adopt",
+    "stator.extensions.shadow",
 )
 
 

@@ -13,6 +13,7 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
+import stator.extensions.options  # noqa: F401
 from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
 from stator.explain import LATELY, Estimate, InLine, Problem, Reason, Starving, estimate, explain, line_ends, starving
@@ -23,6 +24,7 @@ from stator.explain.survey import Survey
 from stator.extensions.limits.models import Limit
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
+from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.steps.models import Step, steps_of
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
@@ -48,7 +50,7 @@ from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
-from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
+from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, prepare_options, written_to
 from stator.rows.news import Portion, how_far
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, records_of, reports_of
@@ -85,6 +87,7 @@ __all__ = [
     "Progress",  # stator.extensions.progress
     "Reason",
     "Report",
+    "ShadowLine",  # stator.extensions.shadow
     "SpreadField",
     "Starving",
     "State",
@@ -320,6 +323,14 @@ class StatorModel(models.Model):
             return self._is_loaded(using, updated)
         names = set(given)
         own = [value for value in values if _is_own(value[0])]
+        if self._state_field.is_left or (self._is_moving and self._state_field.are_left(*self._moving_between)):
+            # Other code moves the object, by a plain write.
+            own += [value for value in values if isinstance(value[0], StateField)]
+            written = super()._do_update(base_qs, using, pk_val, own, *args, **kwargs)
+            if written:
+                self._loaded_state = self._state_field.loaded(self)
+                self._note_written(names)
+            return written
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         moving = self._state_field.name in names and self._is_moving
@@ -397,6 +408,10 @@ class StatorModel(models.Model):
         """Whether another state was assigned since the object was loaded."""
         return self.__dict__.get("_loaded_state") not in (None, self._state_field.loaded(self))
 
+    @property
+    def _moving_between(self) -> tuple[object, object]:
+        return self.__dict__.get("_loaded_state"), self._state_field.loaded(self)
+
     def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         field = self._state_field
         state: Any = getattr(self, field.attname)
@@ -436,6 +451,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
         SpreadField().contribute_to_class(sender, spread)
     prepare_key(sender)
     add_indexes(sender)
+    prepare_options(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
     # It may wait for objects of a model that has been used.

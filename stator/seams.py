@@ -67,6 +67,8 @@ class Extension:
     ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, each with the fact that it needs: what
     can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview.
     ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
+    ``arguments``: the paths of modules with arguments of ``runstator``: ``add_arguments(parser)``, and
+    ``take(options)``, which is called before anything is made that works.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
     has is in ``stator/commands/__init__.py``.
     ``looks``: the paths of functions that look at the tables of a database, for people who ask what is wrong.
@@ -87,5 +89,6 @@ class Extension:
     admin: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     looks: tuple[str, ...] = ()

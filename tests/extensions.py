@@ -127,7 +127,8 @@ EXTENSIONS = {
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
     ),
     "tracing": Extension("", r"(?i)tracing|traced"),
-    "adopt": Extension("", r"extensions\.adopt", tests="tests/stator/extensions/adopt/*"),
+    "adopt": Extension("", r"^adopts$", tests="tests/stator/extensions/adopt/*"),
+    "shadow": Extension("", r"^(in_shadow|put_in_shadow)$", tests="tests/stator/extensions/shadow/*"),
     "undo": Extension(
         "stator/undo.py stator/commands/undo.py stator/admin/undoing.py stator/rows/actions.py",
         r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",

@@ -24,6 +24,7 @@ PASSES = (
     "partitions",
     "pauses",
     "progress",
+    "shadow",
     "slices",
     "steps",
     "tasks_admin",

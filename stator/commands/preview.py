@@ -8,28 +8,24 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.commands.answer import Answer, Options, refusing, table
 from stator.commands.arguments import add_label, add_what, limit_of, model_of, positive, rows_of, state_of, where_of
+from stator.commands.intents import ATTEMPTED, attempt, intents, is_due
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import Operations, new_worker_id
-from stator.extensions.related.waits import waiting
 from stator.graph import State
 from stator.graph.failures import bounded as cut
 from stator.logs import progress
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
-from stator.rows import columns
-from stator.rows.clock import Now
-from stator.rows.dates import deadline_of
-from stator.rows.edges import condition_of, reason_of
 from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
+from stator.rows.left import taken_up
 from stator.rows.lookups import check_lookups, try_lookups
-from stator.rows.meta import options_of
 from stator.rows.state_column import state_field
 from stator.texts import COUNTED, told
 
@@ -74,6 +70,11 @@ def run(options: Options) -> Answer:
     limit = limit_of(options)
     positive("--timeout", options["timeout"])
     model = model_of(options["label"])
+    with taken_up(model):
+        return _preview(model, limit, options)
+
+
+def _preview(model: type[StatorModel], limit: int, options: Options) -> Answer:
     rows = _meant(rows_of(model, options), options)
     operations = operations_for(model, load_settings(), new_worker_id(), rows.db)
     chosen, more = _chosen(rows, limit, all_waiting=options["all_waiting"])
@@ -120,12 +121,11 @@ def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
 def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[dict[State, list[object]], bool]:
     """Return keys of objects by state, as evenly over the states as possible, and whether there are more."""
     states = [state for state in rows.model.state_graph.states.values() if state.automatic]
-    free = rows
-    free = free.exclude(waiting(free))  # stator.extensions.related
-    due = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES) if all_waiting else free.due()
-    in_turn = due.order_by(place_in_line(), "pk").values_list("pk", flat=True)
+    due, crashes = Q() if all_waiting else is_due(rows.model), load_settings().MAX_CRASHES
+    in_turn = rows.order_by(place_in_line(), "pk").values_list("pk", flat=True)
     found = [
-        [(state, pk) for pk in in_turn.filter(**state_field(rows.model).at(state))[: limit + 1]] for state in states
+        [(state, pk) for pk in in_turn.filter(attempt(rows, state, crashes, due).where)[: limit + 1]]
+        for state in states
     ]
     alike = [each for turn in zip_longest(*found) for each in turn if each is not None]
     chosen = {state: [pk for its, pk in alike[:limit] if its is state] for state in states}
@@ -192,29 +192,10 @@ def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
 
 def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[dict[str, Any]]:
     """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
-    graph, free, found = model.state_graph, rows.filter(state_claim=None), []
-    for former, state in graph.renames.items():
-        found.append((former, "renamed", state.name, free.in_state(former)))
-    for state in graph.states.values():
-        here = free.in_state(state)
-        found += [
-            (state.name, reason_of(condition), to.name, here.filter(condition_of(here, state, condition)))
-            for condition, to in state.conditions
-        ]
-        resting = here.filter(state_ready=False)
-        for what, to, seconds in (
-            ("times out", str(state.timeout_state or ""), state.timeout_value),
-            ("deleted", "", state.delete_after),
-        ):
-            if seconds:
-                past = resting.filter(state_changed__lte=columns.after(-seconds))
-                if what == "deleted" and (name := options_of(model).delete_manager):
-                    past = past.filter(pk__in=getattr(model, name).using(rows.db).values("pk"))
-                found.append((state.name, what, to, past))
-        if deadline := deadline_of(rows.model, state):
-            found.append((state.name, deadline.reason, deadline.to.name, here.filter(deadline.met(Now()))))
-    counted = [(source, what, to, bounded(past.distinct())) for source, what, to, past in found]
-    return [{"from": source, "what": what, "to": to, "count": count} for source, what, to, count in counted if count]
+    found = intents(rows, model.state_graph, load_settings().MAX_CRASHES)
+    without = [each for each in found if each.what != ATTEMPTED]
+    counted = [(each, bounded(rows.filter(each.where).distinct())) for each in without]
+    return [{"from": each.source, "what": each.what, "to": each.to, "count": count} for each, count in counted if count]
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:

@@ -88,7 +88,17 @@ class Rows:
     @property
     def rows(self) -> QuerySet[Model]:
         """All rows of the scope, independent of the project's managers."""
-        return self.whole if self.part is None else self.whole.filter(self.scope.where)
+        rows = self.whole if self.part is None else self.whole.filter(self.scope.where)
+        return rows if self._served is None else rows.filter(self._served)
+
+    @cached_property
+    def _served(self) -> Q | None:
+        """A filter that leaves out the rows that other code moves, whatever else they have; None for no such rows."""
+        field = self.state_field
+        if field.is_left:
+            return Q(pk__in=[])
+        former = [name for name, state in self.former.items() if state.name in field.left]
+        return ~Q(**field.among([*sorted(field.left), *former])) if field.left else None
 
     @property
     def fair_by(self) -> str | None:
@@ -224,10 +234,15 @@ class Rows:
         impossible = held.filter(state_locked_until__gt=beyond, **self.state_field.among(self.known))
         return [held.filter(state_locked_until__lte=Now()), impossible]
 
+    @property
+    def former(self) -> dict[str, State]:
+        """The states by the names that they have had."""
+        return self.graph.renames
+
     @cached_property
     def known(self) -> list[str]:
         """The names of all states of this code, and the former names that rows may have."""
-        return sorted({*self.graph.states, *self.graph.renames})
+        return sorted({*self.graph.states, *self.former})
 
     @property
     def shortest_lease(self) -> float:

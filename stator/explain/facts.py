@@ -190,6 +190,11 @@ class Facts:
         return self.state is None and not self.unmanaged
 
     @property
+    def left(self) -> bool:
+        """Whether its state is left to other code for now."""
+        return self.state is not None and self.state.name in state_field(self.model).left
+
+    @property
     def rests_outside(self) -> bool:
         """Whether something else than a worker moves it on."""
         return self.state is not None and not (self.state.terminal or self.automatic)

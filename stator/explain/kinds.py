@@ -189,8 +189,8 @@ KINDS: list[ProblemKind] = [
     ),
     ProblemKind.of_one(
         sentences.external,
-        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related),
-        rows=lambda many: ~many.automatic,
+        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related or facts.left),
+        rows=lambda many: ~many.automatic & ~many.left,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
     ),
     ProblemKind.of_one(

@@ -77,6 +77,11 @@ class Many:
         return self.among(graph_of(self.model).automatic_states)
 
     @property
+    def left(self) -> Q:
+        """Rows in states that are left to other code for now."""
+        return self.among(state_field(self.model).left)
+
+    @property
     def waiting(self) -> Q:
         """Rows with a due time in the future, also by a date of theirs, that are not parked."""
         return (Q(state_next_attempt__gt=Now()) | not_yet(self.model, Now())) & ~parked()

@@ -1,7 +1,8 @@
 """Graphs of states, checked when their classes are made. Independent of Django."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from types import new_class
 from typing import ClassVar
 
 from stator.exceptions import GraphError
@@ -28,6 +29,8 @@ class StateGraph:
     event_names: ClassVar[list[str]] = []
     # The events that are kept if they come before the first state that takes them.
     kept_names: ClassVar[set[str]] = set()
+    # The graph of which this is :func:`at_rest`.
+    _whole: ClassVar["type[StateGraph] | None"] = None
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
@@ -54,6 +57,22 @@ class StateGraph:
 
 # What each graph computes.
 RESERVED = frozenset(StateGraph.__annotations__)
+
+
+def at_rest(graph: type[StateGraph], names: Collection[str]) -> type[StateGraph]:
+    """Return a graph as workers see it while other code moves the objects in these states.
+
+    Nothing attempts, times out or deletes them, and no condition moves them. All states and edges stay.
+    """
+    body = {"__module__": graph.__module__, "__qualname__": graph.__qualname__, "__doc__": graph.__doc__}
+    made: type[StateGraph] = new_class(graph.__name__, (graph,), exec_body=lambda own: own.update(body))
+    for state in map(made.states.__getitem__, names):
+        state.externally_progressed, state.conditions = True, []
+        state.timeout_state = state.timeout_value = state.timeout_at = None
+        state.delete_after = state.expect_within = None
+    made.automatic_states = {state for state in made.states.values() if state.automatic}
+    made._whole = graph
+    return made
 
 
 def state_problem(graph: type[StateGraph], name: object) -> str:
@@ -294,4 +313,4 @@ def _renames(cls: type[StateGraph]) -> dict[str, State]:
     return renames
 
 
-__all__ = ["Backoff", "Edge", "State", "StateGraph"]
+__all__ = ["Backoff", "Edge", "State", "StateGraph", "at_rest"]

@@ -136,7 +136,9 @@ class State(
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # A state that is copied or pickled with an object remains the graph's own.
-        return (getattr, (self.graph, self.name)) if self.graph else super().__reduce_ex__(protocol)
+        if self.graph:
+            return getattr, (self.graph._whole or self.graph, self.name)
+        return super().__reduce_ex__(protocol)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, State):

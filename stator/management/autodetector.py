@@ -19,7 +19,7 @@ from django.utils.text import get_text_list
 from stator.adoption import AlterTableInUse, FillStates, KeepDueTimes
 from stator.migration_operations import RemapState, RenameState, RowOperation
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.meta import options_of
+from stator.rows.meta import option_of
 from stator.rows.state_column import USUAL_NAME, StateField
 
 CLASS = "class Migration(migrations.Migration):\n"
@@ -124,13 +124,14 @@ class StateChanges(MigrationAutodetector):
         """Return what gives the rows their states by ``StatorMeta.adopts``; None without it, or if they have states."""
         # The state of a project has no StatorMeta.
         installed = apps.all_models[app_label].get(model_name)
-        adopts = options_of(installed).adopts if installed else ()
+        adopts = option_of(installed, "adopts") if installed else None
         place = (app_label, model_name)
         own, former = _state_field(model), self.from_state.models[place]
         if not adopts or own is None or own.name in former.fields or (*place, own.name) in self.renamed_fields:
             return None
         fields = {*former.fields, *model.fields, "pk"}
-        for state, condition in adopts:
+        given = [(str(state), condition) for state, condition in adopts.items()]
+        for state, condition in given:
             for lookup in _lookups(condition):
                 if lookup.partition("__")[0] not in fields:
                     known = ", ".join(sorted(former.fields))
@@ -138,8 +139,8 @@ class StateChanges(MigrationAutodetector):
                         f"{app_label}.{model.name}: StatorMeta.adopts[{state!r}] asks for {lookup!r}, but the table "
                         f"has only {known}"
                     )
-        states = {own.graph.states[name].value: condition for name, condition in adopts}
-        rests = [own.graph.states[name].value for name, _ in adopts if not own.graph.states[name].automatic]
+        states = {own.graph.states[name].value: condition for name, condition in given}
+        rests = [own.graph.states[name].value for name, _ in given if not own.graph.states[name].automatic]
         return FillStates(model.name, states, rests, own.name)
 
     def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState, *, is_filled: bool) -> None:

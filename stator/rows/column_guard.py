@@ -35,18 +35,25 @@ class GuardedQuerySet(QuerySet[M]):
         """
         if not hasattr(self.model, "state_graph"):
             return super().update(**values)
-        own = state_field(self.model).name
+        field = state_field(self.model)
+        own = field.name
         if not (own in values or values.keys() & FRAMEWORK_COLUMNS):
             watched = watched_fields(self.model, values)
-            if watched:
+            if watched and not field.is_left:
                 return update_and_look_again(self, values, watched)
             return update_and_follow(self, values, partial(super().update, **values))
         _refuse(self.model, values.keys() & FRAMEWORK_COLUMNS)
+        if field.is_left:
+            return super().update(**values)
         state = values.pop(own)
         if hasattr(state, "resolve_expression"):
             _refuse(self.model, [own])
         if watched := watched_fields(self.model, values):
             return move_with_new_values(self, state, values, watched)
+        if field.are_left(state):
+            # Other code moves its own rows, and takes over others by hand.
+            plain = super(GuardedQuerySet, self.filter(**field.among(field.left))).update(**{own: state}, **values)
+            return plain + move_by_hand(self.exclude(**field.among(field.left)), state, also=values)
         return move_by_hand(self, state, also=values)
 
     update.alters_data = True  # type: ignore[attr-defined]
@@ -75,7 +82,9 @@ class GuardedQuerySet(QuerySet[M]):
         """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
-            _refuse(self.model, {*(update_fields or ())} & {*FRAMEWORK_COLUMNS, state_field(self.model).name})
+            field = state_field(self.model)
+            kept = FRAMEWORK_COLUMNS if field.is_left else {*FRAMEWORK_COLUMNS, field.name}
+            _refuse(self.model, {*(update_fields or ())} & kept)
             if ignore_conflicts:
                 _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import and_, or_
 from typing import Any
 
@@ -39,8 +39,10 @@ from django.db.models.lookups import GreaterThan, IsNull, LessThanOrEqual
 from django.db.models.sql import Query
 
 from stator.graph.dates import date_text
+from stator.graph.graphs import StateGraph
 from stator.graph.states import State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
+from stator.rows.left import of_graph
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.state_column import state_field
 from stator.texts import bounded, nearest
@@ -96,12 +98,17 @@ class Start(RowDate):
         return IsNull(self.date, True)
 
 
-@lru_cache(maxsize=1024)
+@of_graph
 def deadlines_of(model: type[Model]) -> tuple[Deadline, ...]:
     """Return the deadlines of a managed model; without those that are declared wrongly, which a check tells of."""
+    return deadlines_in(model, graph_of(model))
+
+
+def deadlines_in(model: type[Model], graph: type[StateGraph]) -> tuple[Deadline, ...]:
+    """Return :func:`deadlines_of` a graph that the model may have."""
     return tuple(
         Deadline(state, _date(state.timeout_at), date_text(state.timeout_at), state.timeout_state)
-        for state in graph_of(model).states.values()
+        for state in graph.states.values()
         if state.timeout_state and state.timeout_at is not None and not problem_of(model, state.timeout_at)
     )
 
@@ -111,7 +118,7 @@ def deadline_of(model: type[Model], state: State | None) -> Deadline | None:
     return next((each for each in deadlines_of(model) if each.state is state), None)
 
 
-@lru_cache(maxsize=1024)
+@of_graph
 def starts_of(model: type[Model]) -> tuple[Start, ...]:
     """Return the dates before which rows of a managed model are not attempted; without those declared wrongly."""
     return tuple(

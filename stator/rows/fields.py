@@ -22,6 +22,7 @@ from stator.rows import columns, life
 from stator.rows.beginning import BEGUN, FRAMEWORK_COLUMNS, UNCLAIMED
 from stator.rows.clock import seconds_ahead
 from stator.rows.dates import start_of
+from stator.rows.left import of_graph
 from stator.rows.state_column import AsDjangoField, state_of
 
 # The claim and the life of a new row, whatever the instance says: it may be a copy of another one.
@@ -219,7 +220,7 @@ def _names_key(values: Mapping[str, object], keys: Sequence[str]) -> bool:
     return True
 
 
-@lru_cache(maxsize=1024)
+@of_graph
 def _ready_at_once(model: Any) -> frozenset[object]:
     states = model.state_graph.states.values()
     return frozenset(each.value for each in states if columns.ready_at_once(each) and not start_of(model, each))

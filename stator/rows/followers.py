@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
 
 from stator.graph.states import State
+from stator.rows.left import of_graph
 from stator.rows.life import Life
 from stator.rows.locking import parts_of
 from stator.rows.meta import owner_of, written_to
@@ -99,7 +99,7 @@ class FollowerKinds:
 FOLLOWERS = FollowerKinds()
 
 
-@lru_cache(maxsize=1024)
+@of_graph
 def followers_of(model: type[Model]) -> tuple[Follower, ...]:
     """Return what follows moves of a model's rows, without followers that never do anything for them."""
     if FOLLOWERS.all is None:

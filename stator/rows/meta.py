@@ -1,7 +1,7 @@
 """A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,6 @@ from django.db.models import (
     IntegerField,
     JSONField,
     Model,
-    Q,
     QuerySet,
 )
 from django.db.models.manager import BaseManager
@@ -52,9 +51,8 @@ class ModelOptions:
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
     a third of the lease. A worker checks four times a second for leases to renew.
     ``hooks``: the options of ``StatorMeta`` that are functions.
-    ``adopts``: conditions by names of states. When a table that has rows gets the state, ``makemigrations`` writes a
-    migration that gives each row the first state whose condition it meets, or else the initial one.
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
+    ``of_extensions``: the options that extensions have, by name.
     """
 
     history: bool = False
@@ -66,9 +64,45 @@ class ModelOptions:
     spread: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()  # stator.extensions.related
     heartbeat: str | None = None
-    adopts: tuple[tuple[str, Q], ...] = ()
     delete_manager: str | None = None
     hooks: ModelHooks = NO_HOOKS
+    of_extensions: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOption:
+    """An option of ``StatorMeta`` that an extension has.
+
+    ``wrong``: return why a model cannot have a value; "" if it can. ``unset``: the value if it is not given.
+    ``prepare``: called once the class of a model is made that has the option, with its value.
+    """
+
+    name: str
+    wrong: Callable[[type[Model], Any], str]
+    unset: Any = None
+    prepare: Callable[[type[Model], Any], object] | None = None
+
+
+# By name.
+_added: dict[str, ModelOption] = {}
+
+
+def add_model_option(option: ModelOption) -> None:
+    """Add the option of an extension, which a module that ``stator.models`` imports calls."""
+    _added[option.name] = option
+
+
+def option_of(model: type[Model], name: str) -> Any:
+    """Return the value of an extension's option; None if the extension is off."""
+    unset = _added[name].unset if name in _added else None
+    return options_of(model).of_extensions.get(name, unset)
+
+
+def prepare_options(model: type[Model]) -> None:
+    """Let the extensions do what the options of a model ask of its class."""
+    for name, value in options_of(model).of_extensions.items():
+        if (prepare := _added[name].prepare) is not None:
+            prepare(model, value)
 
 
 def graph_of(model: type[Model]) -> type[StateGraph]:
@@ -160,13 +194,15 @@ def options_of(model: type[Model]) -> ModelOptions:
     """Return the options of a model; raise ``ImproperlyConfigured`` with one line if one is wrong."""
     declared = getattr(model, "StatorMeta", None)
     given = {name: getattr(declared, name) for name in dir(declared) if not name.startswith("_")} if declared else {}
+    checks = _CHECKS | {name: option.wrong for name, option in _added.items()}
     for name, value in given.items():
-        if name not in _CHECKS:
-            raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {nearest(name, _CHECKS)}")
-        if trouble := _CHECKS[name](model, value):
+        if name not in checks:
+            raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {nearest(name, checks)}")
+        if trouble := checks[name](model, value):
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta.{name}={value!r} {trouble}")
     hooks = ModelHooks(**{name: given.pop(name) for name in DECLARED if name in given})
-    return ModelOptions(hooks=hooks, **{name: _kept(value) for name, value in given.items()})
+    further = {name: given.pop(name) for name in _added if name in given}
+    return ModelOptions(hooks=hooks, of_extensions=further, **{name: _kept(value) for name, value in given.items()})
 
 
 def hooks_of(model: type[Model]) -> ModelHooks:
@@ -177,10 +213,8 @@ def hooks_of(model: type[Model]) -> ModelHooks:
 def _kept(value: object) -> Any:
     """Return the value of an option as an immutable one."""
     if isinstance(value, dict):
-        # Conditions stay what they are; states may be given as such.
-        return tuple(
-            (str(name), each if isinstance(each, Q) else tuple(map(str, each))) for name, each in value.items()
-        )
+        # States may be given as such.
+        return tuple((str(name), tuple(map(str, each))) for name, each in value.items())
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -253,12 +287,6 @@ def _wrong_spread(model: type[Model], value: object) -> str:
     return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, state_field(model).name) else ""
 
 
-def _wrong_adopts(model: type[Model], value: object) -> str:
-    if not isinstance(value, dict) or not all(isinstance(condition, Q) for condition in value.values()):
-        return "must map names of states to conditions, such as Q(sent_at__isnull=False)"
-    return next(filter(None, (state_problem(graph_of(model), name) for name in value)), "")
-
-
 _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "history": _wrong_flag,
     "reconcile_on": _wrong_fields,
@@ -272,6 +300,5 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "then": _wrong_expression,
     "lease_end": _wrong_function,
     "heartbeat": _wrong_seconds,
-    "adopts": _wrong_adopts,
     "delete_manager": _wrong_manager,
 }

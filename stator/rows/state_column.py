@@ -4,7 +4,7 @@ No other module spells the name of the column. Histories, reports, statistics, p
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import Exact, In, IsNull
 from django.db.models.query_utils import DeferredAttribute
 
-from stator.graph.graphs import StateGraph, state_problem
+from stator.graph.graphs import StateGraph, at_rest, state_problem
 from stator.graph.options import STATE_NAME_LENGTH
 from stator.graph.states import State
 from stator.texts import bounded
@@ -104,13 +104,9 @@ class StateField(_Column[V]):
         return super().__new__(storing)
 
     def __init__(self, graph: type[StateGraph], *, base_field: type[models.Field] | None = None, **kwargs: Any) -> None:
-        self.graph = graph
-        # The states by their stored values.
-        self.states: dict[object, State] = {state.value: state for state in graph.states.values()}
-        # The states by whatever means them: names, values, and values as an address or a terminal has them.
-        self._meant: dict[object, State] = {str(value): state for value, state in self.states.items()}
-        self._meant.update(graph.states)
-        self._meant.update(self.states)
+        # As it is declared; ``graph`` is what workers have of it.
+        self.declared = graph
+        self.leave(())
         self._is_text = not issubclass(self.django_class, models.IntegerField)
         null = bool(kwargs.get("null"))
         # Whether what is stored is the names, in every row.
@@ -132,6 +128,26 @@ class StateField(_Column[V]):
         if null:
             # Django validates no empty value of a field that may be blank.
             self.empty_values = []
+
+    def leave(self, names: Collection[str]) -> None:
+        """Leave the rows in these states to other code: workers do nothing to them, and it writes the column plainly.
+
+        :func:`~stator.rows.left.leave` calls it, which forgets what was remembered of the graph.
+        """
+        self.left = frozenset(names)
+        self.graph: type[StateGraph] = at_rest(self.declared, self.left) if self.left else self.declared
+        # The states by their stored values.
+        self.states: dict[object, State] = {state.value: state for state in self.graph.states.values()}
+        # The states by whatever means them: names, values, and values as an address or a terminal has them.
+        self._meant: dict[object, State] = {str(value): state for value, state in self.states.items()}
+        self._meant.update(self.graph.states)
+        self._meant.update(self.states)
+        # Whether other code moves all rows.
+        self.is_left = len(self.left) == len(self.graph.states)
+
+    def are_left(self, *states: object) -> bool:
+        """Return whether all of these states, names or values are left to other code."""
+        return bool(self.left) and all((found := self.find(each)) and found.name in self.left for each in states)
 
     def at(self, state: State | str, *, gone: bool = False) -> dict[str, Any]:
         """Return the column with what is stored for a state, as a filter or as a change.
@@ -248,7 +264,7 @@ class StateField(_Column[V]):
 
     def clone(self) -> "StateField[V]":
         """Return a copy for another model, with its graph, which the plain form for migrations lacks."""
-        return StateField(self.graph, base_field=self.django_class, **self.deconstruct()[3])
+        return StateField(self.declared, base_field=self.django_class, **self.deconstruct()[3])
 
     def to_python(self, value: object) -> Any:
         return super().to_python(self.stored(value))
@@ -285,7 +301,7 @@ class StateField(_Column[V]):
         if not (self.has_names and type(value) is str):
             value = self.stored(value)
             setattr(model_instance, self.attname, value)
-        if add and isinstance(value, str | int) and value not in self.states:
+        if add and isinstance(value, str | int) and value not in self.states and not self.is_left:
             raise ValueError(state_problem(self.graph, value))
         return value
 

@@ -8,6 +8,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
+from stator.rows.state_column import state_field
 from stator.scopes import path_in_use
 from stator.signals import wanted
 
@@ -46,7 +47,7 @@ def notify(sender: type[Model], using: str, **kwargs: object) -> None:
     if last is None and not capabilities_of(connection).notifies:
         return
     # Inside a transaction NOTIFY takes a lock that all committing transactions share, and its queue can fill up.
-    if connection.in_atomic_block or not _is_wanted():
+    if connection.in_atomic_block or not _is_wanted(sender):
         return
     _sent[key] = now, 0
     try:
@@ -57,7 +58,9 @@ def notify(sender: type[Model], using: str, **kwargs: object) -> None:
         connection.close_if_unusable_or_obsolete()
 
 
-def _is_wanted() -> bool:
+def _is_wanted(model: type[Model]) -> bool:
+    if state_field(model).is_left:
+        return False
     # Reading all settings would take longer than the statement.
     given = getattr(settings, "STATOR", None)
     return bool(given.get("NOTIFY", Settings.NOTIFY)) if isinstance(given, dict) else Settings.NOTIFY

@@ -4,7 +4,7 @@ from django.db import models
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
-from tests.testapp import approvals, basic, baskets, dated, keys, lives, mails, operators, stepped, takahe  # noqa: F401
+from tests.testapp import approvals, basic, baskets, dated, keys, lives, mails, operators, shadowed, stepped, takahe  # noqa: F401
 
 
 class LineGraph(StateGraph):

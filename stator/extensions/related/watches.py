@@ -8,7 +8,7 @@ looks: the second one to get that lock sees both.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -19,6 +19,7 @@ from stator.extensions.related.edges import AwaitedRelation
 from stator.graph.graphs import state_problem
 from stator.graph.states import State
 from stator.rows.edges import add_edge_condition
+from stator.rows.left import of_graph
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.state_column import state_field
 from stator.scopes import are_apart, read_first
@@ -173,7 +174,7 @@ class Watch:
         return QuerySet(self.other, using=using)
 
 
-@lru_cache(maxsize=1024)
+@of_graph
 def watches_of(model: type[Model]) -> tuple[Watch, ...]:
     """Return the edges of a model by related objects; raise ``ImproperlyConfigured`` with one line for a wrong one."""
     return tuple(
@@ -191,8 +192,8 @@ def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
 
 
 def _met(among: QuerySet[Model], state: State, condition: AwaitedRelation) -> Q:
-    watches = watches_of(among.model)
-    return next(each for each in watches if (each.state, each.condition) == (state, condition)).met(among)
+    target = next(to for each, to in state.conditions if each == condition)
+    return _watch(among.model, state, condition, target).met(among)
 
 
 def managed_owner(model: type[Model]) -> type[Model] | None:

@@ -33,6 +33,9 @@ def sample_depths(*models: Operations, limit: int) -> None:
 
     The models are of one database and sampled in one transaction.
     """
+    models = tuple(operations for operations in models if not operations.state_field.is_left)
+    if not models:
+        return
     alias = models[0].alias
     with models[0].transaction():
         hour = this_hour()

@@ -3,6 +3,7 @@
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.core.management.base import CommandError, CommandParser, DjangoHelpF
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
+from stator.batteries import extensions
 from stator.commands.answer import BadInput
 from stator.commands.arguments import check_database_name, named_model, where_of
 from stator.logs import ProgressLine, events_to, log_end
@@ -117,6 +119,8 @@ class Command(TerminalCommand):
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
         reload_help = "For development: replace the worker when a Python file changes."
         add("--reload", action="store_true", help=reload_help)
+        for module in _arguments():
+            module.add_arguments(parser)
         add("--parent", type=int, metavar="PID", help="Stop when this process, which started the worker, is gone.")
 
     def handle(self, *args: object, **options: Any) -> None:
@@ -179,6 +183,8 @@ class Command(TerminalCommand):
         return supervisor.run()
 
     def _runner(self, options: dict[str, Any]) -> StatorRunner:
+        for module in _arguments():
+            module.take(options)
         _check_numbers(options)
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
@@ -239,6 +245,11 @@ class Command(TerminalCommand):
         # Processes under a supervisor end without running exit handlers.
         end_extensions(runner.settings())
         return 0
+
+
+def _arguments() -> list[Any]:
+    """Return the modules of extensions that have arguments."""
+    return [import_module(path) for extension in extensions() for path in extension.arguments]
 
 
 def _leave_pools() -> None:

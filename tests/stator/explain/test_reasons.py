@@ -18,6 +18,7 @@ from tests.testapp.baskets import Basket
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
 from tests.testapp.mails import Postcard
+from tests.testapp.shadowed import Flyer
 from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +97,7 @@ EXAMPLES = {
     "awaits_related": lambda: put(Basket, state="collecting"),
     "awaits_event": lambda: put(Expense),
     "external": lambda: put(Errand, state="outside"),
+    "shadow": lambda: put(Flyer, state="queued"),
     "waits_for": lambda: put(Rollout, build=put(Build)),
     "backoff": lambda: put(Errand, state_ready=False, state_next_attempt=ago(-60), state_failures=1),
     "last_said": told_to_wait,

@@ -1,0 +1,11 @@
+"""Shadow: workers run nothing for a model, and record what they would do beside the code that still moves its rows."""
+
+from stator.seams import Extension
+
+EXTENSION = Extension(
+    name="shadow",
+    duties=("stator.extensions.shadow.duties.LOOK",),
+    kinds=("stator.extensions.shadow.problems.SHADOW",),
+    arguments=("stator.extensions.shadow.arguments",),
+    commands=("stator.extensions.shadow.shadow",),
+)

@@ -1,0 +1,48 @@
+"""How explanations, the status and the overview tell that a model is in shadow."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stator.explain.causes import of_models
+from stator.explain.facts import Facts
+from stator.explain.kinds import ProblemKind
+from stator.explain.problem import WARNING, Problem
+from stator.explain.sentences import Said
+from stator.explain.survey import Surveyed
+from stator.extensions.shadow.options import in_shadow
+from stator.texts import listed
+
+
+def shadow(facts: Facts) -> Iterator[Said]:
+    """Say that other code moves the object."""
+    yield f"{facts.state} is in shadow: other code moves it, and workers only record what they would do.", {}
+
+
+def _of_model(one: Surveyed) -> Iterator[Problem]:
+    left: Any = in_shadow(one.model)
+    if not left:
+        return
+    states = [name for name in one.model.state_graph.states if name in left]
+    whole = len(states) == len(one.model.state_graph.states)
+    what = "workers run nothing" if whole else f"workers run nothing in {listed(states, 5)}"
+    looks = "; no live worker looks on" if one.crew.known and not one.live else ""
+    yield Problem(
+        "",
+        f"{one.model._meta.label} is in shadow: {what}, and record what they would do{looks}",
+        {"states": states},
+        where=one.label,
+        model=one.model._meta.label_lower,
+        command=f"manage.py stator shadow {one.label}",
+    )
+
+
+SHADOW = ProblemKind.of_one(
+    shadow,
+    after="external",
+    holds=lambda facts: facts.left and facts.rests_outside,
+    rows=lambda many: many.left,
+    remedy="Nothing to do. To have workers move it, take its state out of shadow in StatorMeta.",
+    level=WARNING,
+    rank=90,
+    find=of_models(_of_model),
+)

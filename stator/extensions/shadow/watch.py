@@ -1,0 +1,214 @@
+"""Looks at the rows of a model in shadow, part by part, and writes down what workers would do to them.
+
+It reads the model's table and writes to its own. A part is a range of keys, or of open lines, so no statement depends
+on how many rows are due. Other code may move an object twice between two looks; then the first move is not seen.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from time import monotonic
+from typing import Any, NamedTuple
+
+from django.db.models import Case, F, IntegerField, Min, Model, Q, QuerySet, Value, When
+
+from stator.commands.intents import ATTEMPTED, RENAMED, Intent, intents
+from stator.db.interface import Operations
+from stator.db.repeat import retrying
+from stator.extensions.shadow.models import ShadowLine
+from stator.rows.clock import Now
+from stator.rows.keys import key_names, keys_in, keys_of
+from stator.rows.locking import most_keys
+from stator.statements import is_one_of
+
+# Keys of a part of the table, of which most may be of objects that are done; lines and objects of one statement.
+KEYS, AT_ONCE = 5000, 1000
+
+# The most seconds that one pass looks at one model; the next goes on from there.
+SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Walk:
+    """How far the looks at one model are: behind which line and which key, and which of both the pass has ended."""
+
+    line: int = 0
+    key: Any = None
+    over: set[str] = field(default_factory=set)
+    began: float = 0.0
+
+
+# By scope and model; the thread of duties alone uses it.
+_walks = defaultdict[object, Walk](Walk)
+
+
+class Judged(NamedTuple):
+    """A row as it is now. ``act``, ``to`` and ``since``: what a worker would do, as a line has it."""
+
+    text: str
+    source: str
+    act: str
+    to: str
+    since: datetime | None
+    now: datetime
+
+
+def look(operations: Operations, limit: int) -> int:
+    """Look at one more part of the lines and of the rows; return ``limit`` if this pass has more."""
+    walk = _walks[operations.scope, operations.label]
+    walk.began = walk.began or monotonic()
+    if "lines" not in walk.over:
+        _look_at_lines(operations, walk)
+    if "rows" not in walk.over:
+        _look_at_rows(operations, walk)
+    return limit if len(walk.over) < 2 and monotonic() - walk.began < SECONDS else 0
+
+
+def end_pass(operations: Operations) -> None:
+    """Have the next pass go on, or begin anew where this one came to the end."""
+    walk = _walks[operations.scope, operations.label]
+    walk.over.clear()
+    walk.began = 0.0
+
+
+def look_at_all(operations: Operations) -> None:
+    """Look at all lines and all rows once, from the beginning."""
+    walk = Walk()
+    while "lines" not in walk.over:
+        _look_at_lines(operations, walk)
+    while "rows" not in walk.over:
+        _look_at_rows(operations, walk)
+
+
+def _look_at_lines(operations: Operations, walk: Walk) -> None:
+    most = most_keys(operations.model, AT_ONCE)
+    with operations.reading():
+        found = _open(operations).filter(pk__gt=walk.line).order_by("pk")
+        lines = list(found[:most])
+        keys = [key for key, _ in keys_of(operations.model, (line.object_pk for line in lines))]
+        rows = {row.text: row for row in _judged(operations, _rows_of(operations, keys))} if keys else {}
+    _follow(operations, lines, rows)
+    if len(lines) < most:
+        walk.line = 0
+        walk.over.add("lines")
+    else:
+        walk.line = lines[-1].pk
+
+
+def _look_at_rows(operations: Operations, walk: Walk) -> None:
+    rest = operations.whole if walk.key is None else operations.whole.filter(pk__gt=walk.key)
+    in_order = rest.order_by(*key_names(operations.model))
+    with operations.reading():
+        [last] = keys_in(in_order[KEYS - 1 : KEYS]) or [None]
+        part = rest if last is None else rest.filter(pk__lte=last)
+        found = list(_judged(operations, part.filter(_watched(operations))))
+    for start in range(0, len(found), AT_ONCE):
+        _open_lines(operations, found[start : start + AT_ONCE])
+    walk.key = last
+    if last is None:
+        walk.over.add("rows")
+
+
+def _rows_of(operations: Operations, keys: Collection[Any]) -> QuerySet[Model]:
+    return operations.whole.filter(is_one_of(operations.whole, keys))
+
+
+def _open(operations: Operations) -> QuerySet[ShadowLine]:
+    return ShadowLine.objects.using(operations.alias).filter(model_label=operations.label, ended=0)
+
+
+def _judged(operations: Operations, rows: QuerySet[Model]) -> Iterator[Judged]:
+    """Yield what workers would do to rows; one statement."""
+    column, found = operations.state_field, _intents(operations)
+    number = Case(
+        *(When(each.where, then=Value(place)) for place, each in enumerate(found)),
+        default=Value(len(found)), output_field=IntegerField(),
+    )  # fmt: skip
+    since = [Now() if each.since is None else each.since for each in found]
+    for pk, value, place, now, *times in rows.order_by().values_list("pk", column.name, number, Now(), *since):
+        meant = found[place] if place < len(found) else None
+        act = _act(column.declared, meant) if meant else ""
+        yield Judged(
+            str(pk), column.name_of(value), act, meant.to if meant else "", times[place] if meant else None, now
+        )
+
+
+def _intents(operations: Operations) -> list[Intent]:
+    """Return what workers would do to rows in shadow."""
+    left, graph = operations.state_field.left, operations.state_field.declared
+    found = intents(operations.whole, graph, operations.settings.MAX_CRASHES)
+    return [each for each in found if each.source in left or (each.what == RENAMED and each.to in left)]
+
+
+def _watched(operations: Operations) -> Q:
+    """Return a filter for the rows in shadow that will leave their state, by whatever moves them."""
+    rest = Q(**operations.state_field.among(_left_again(operations)))
+    return reduce(or_, (each.where for each in _intents(operations)), rest)
+
+
+def _left_again(operations: Operations) -> list[str]:
+    states = operations.state_field.declared.states
+    return sorted(name for name in operations.state_field.left if not states[name].terminal)
+
+
+def _act(graph: Any, intent: Intent) -> str:
+    return str(graph.states[intent.source].handler_name) if intent.what == ATTEMPTED else intent.what
+
+
+@retrying
+def _open_lines(operations: Operations, rows: list[Judged]) -> None:
+    """Write lines for the rows that have none."""
+    lines = ShadowLine.objects.using(operations.alias).filter(
+        model_label=operations.label, object_pk__in=[row.text for row in rows]
+    )
+    with operations.reading():
+        known = dict(lines.order_by().values_list("object_pk").annotate(Min("ended")))
+    new = [row for row in rows if known.get(row.text) != 0]
+    if new:
+        with operations.transaction():
+            _write(operations, [(row, row.now if row.text in known else row.since) for row in new])
+
+
+def _write(operations: Operations, rows: list[tuple[Judged, datetime | None]]) -> None:
+    lines = ShadowLine.objects.using(operations.alias)
+    lines.bulk_create(
+        [
+            ShadowLine(
+                model_label=operations.label, object_pk=row.text, source=row.source, act=row.act, to=row.to,
+                due=due if row.act else None,
+            )
+            for row, due in sorted(rows, key=lambda each: each[0].text)
+        ],
+        # Another worker may have seen them, too.
+        ignore_conflicts=True,
+    )  # fmt: skip
+
+
+@retrying
+def _follow(operations: Operations, lines: list[ShadowLine], rows: dict[str, Judged]) -> None:
+    """Close the lines of rows that were moved or are gone; change the lines of rows to which something else is due."""
+    moved, changed, done = defaultdict[str, list[int]](list), list[ShadowLine](), list[int]()
+    left_again, again = _left_again(operations), list[tuple[Judged, datetime | None]]()
+    for line in lines:
+        row = rows.get(line.object_pk)
+        if line.source not in operations.state_field.left:
+            # Workers have the state again.
+            done.append(line.pk)
+        elif row is None or row.source != line.source:
+            moved[row.source if row else ""].append(line.pk)
+            if row and (row.act or row.source in left_again):
+                again.append((row, row.now))
+        elif (row.act, row.to) != (line.act, line.to):
+            line.act, line.to, line.due = row.act, row.to, row.since
+            changed.append(line)
+    if not (moved or changed or done):
+        return
+    with operations.transaction():
+        for to, pks in moved.items():
+            _open(operations).filter(pk__in=pks).update(ended=F("pk"), closed=Now(), moved_to=to)
+        _open(operations).bulk_update(changed, ["act", "to", "due"])
+        _open(operations).filter(pk__in=done).delete()
+        _write(operations, again)

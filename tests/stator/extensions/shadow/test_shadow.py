@@ -1,0 +1,347 @@
+"""Models in shadow: other code moves their rows, workers run nothing and write down what they would do."""
+
+import pickle
+
+import pytest
+from django.core.management import call_command
+from django.db.models import Case, F, Value, When
+
+from stator.exceptions import ProtectedColumn
+from stator.extensions.shadow.models import ShadowLine
+from stator.extensions.shadow.options import put_in_shadow
+from stator.extensions.shadow.watch import look_at_all
+from stator.models import Depth, History, Stats
+from stator.signals import transitioned, wanted
+from tests.commanding import asked, run
+from tests.stator.making import LEASED, ago, change, operations_of, put, raw
+from tests.stator.running import hearing, work
+from tests.testapp.models import SyncLine
+from tests.testapp.shadowed import Flyer, Leaflet, MailingGraph
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def everything():
+    """One row of each kind that a worker would write, as the table is after a migration of additions."""
+    return [
+        put(Flyer, state="queued", state_changed=ago(90)),
+        put(Flyer, state="queued", state_ready=False, state_next_attempt=ago(60)),
+        put(Flyer, state="sending", state_ready=False, state_changed=ago(7200)),
+        put(Flyer, state="sent", state_ready=True, state_changed=ago(7200)),
+        put(Flyer, state="returned", text="", state_ready=False),
+        put(Flyer, state="void", state_ready=True),
+        put(Flyer, state="sending", **LEASED),
+    ]
+
+
+def stored(model=Flyer):
+    return list(raw(model).order_by("pk").values())
+
+
+def looked(model=Flyer):
+    look_at_all(operations_of(model))
+
+
+def lines(**lookups):
+    return list(ShadowLine.objects.filter(**lookups).order_by("pk"))
+
+
+class TestWorkers:
+    @pytest.mark.django_db(transaction=True)
+    def test_worker_runs_nothing_and_writes_no_row(self, everything):
+        before = stored()
+
+        summary = work(Flyer)
+
+        assert stored() == before
+        assert summary.handled == {}
+        assert summary.moved == {}
+        assert not History.objects.exists()
+        own = {"model_label": "testapp.flyer"}
+        assert not Stats.objects.filter(**own).exists()
+        assert not Depth.objects.filter(**own).exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_worker_writes_down_what_it_would_do(self, everything):
+        work(Flyer)
+
+        acts = {(line.object_pk, line.act, line.to) for line in lines()}
+        at_once, due, late, old, empty, _, held = (str(each.pk) for each in everything)
+        assert acts == {
+            (at_once, "handle_queued", ""),
+            (due, "handle_queued", ""),
+            (late, "times out", "queued"),
+            (old, "deleted", ""),
+            (empty, "condition met", "void"),
+            (held, "", ""),
+        }
+
+    @pytest.mark.django_db(transaction=True)
+    def test_states_out_of_shadow_are_worked_on(self):
+        taken, left = put(Leaflet, state="queued"), put(Leaflet, state="sending", state_changed=ago(7200))
+
+        work(Leaflet)
+
+        assert raw(Leaflet).get(pk=taken.pk).state == "sent"
+        assert stored(Leaflet)[1]["state"] == "sending"
+        assert [line.act for line in lines(object_pk=str(left.pk))] == ["times out"]
+
+    def test_state_can_be_pickled(self):
+        assert pickle.loads(pickle.dumps(Leaflet.state_graph.queued)) is MailingGraph.queued
+
+
+class TestPlainWrites:
+    """The old code owns the rows: what it writes is what it always wrote."""
+
+    @pytest.fixture
+    def flyer(self):
+        return put(Flyer, state="queued")
+
+    @pytest.fixture(
+        params=["save", "save_unloaded", "update", "expression", "bulk_update", "update_or_create", "upsert"],
+    )
+    def write(self, request, flyer):
+        def save():
+            flyer.state = "sending"
+            flyer.save()
+
+        def save_unloaded():
+            Flyer(pk=flyer.pk, state=MailingGraph.sending).save()
+
+        def upsert():
+            again = [Flyer(pk=flyer.pk, state="sending")]
+            Flyer.objects.bulk_create(again, update_conflicts=True, update_fields=["state"], unique_fields=["pk"])
+
+        def bulk_update():
+            flyer.state = "sending"
+            Flyer.objects.bulk_update([flyer], ["state"])
+
+        writes = {
+            "save": save,
+            "save_unloaded": save_unloaded,
+            "update": lambda: Flyer.objects.filter(state="queued").update(state="sending"),
+            "expression": lambda: Flyer.objects.update(
+                state=Case(When(state="queued", then=Value("sending")), default=F("state"))
+            ),
+            "bulk_update": bulk_update,
+            "update_or_create": lambda: Flyer.objects.update_or_create(pk=flyer.pk, defaults={"state": "sending"}),
+            "upsert": upsert,
+        }
+        if request.param == "upsert":
+            from django.db import connection
+
+            if not connection.features.supports_update_conflicts_with_target:
+                writes["upsert"] = lambda: Flyer.objects.bulk_create(
+                    [Flyer(pk=flyer.pk, state="sending")], update_conflicts=True, update_fields=["state"]
+                )
+        return writes[request.param]
+
+    def test_write_of_the_state_passes_and_is_no_move(self, flyer, write, django_capture_on_commit_callbacks):
+        [before] = stored()
+
+        with hearing(wanted) as woken, hearing(transitioned) as told, django_capture_on_commit_callbacks(execute=True):
+            write()
+
+        [after] = stored()
+        assert after == {**before, "state": "sending"}
+        assert not woken
+        assert not told
+        assert not History.objects.exists()
+
+    def test_framework_columns_are_still_refused(self, flyer):
+        with pytest.raises(ProtectedColumn):
+            Flyer.objects.update(state_ready=False)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_new_objects_wake_nobody(self):
+        with hearing(transitioned) as told:
+            Flyer.objects.create()
+            Flyer.objects.bulk_create([Flyer(), Flyer(state="sent")])
+        assert not told
+
+    def test_save_within_states_in_shadow_is_plain(self):
+        leaflet = put(Leaflet, state="sending")
+        [before] = stored(Leaflet)
+        leaflet.state = "sent"
+        leaflet.save()
+        Leaflet.objects.filter(state="sent").update(state="sending")
+        assert stored(Leaflet) == [before]
+
+    def test_write_that_takes_a_row_to_the_workers_is_a_move(self):
+        leaflet = put(Leaflet, state="sending", state_ready=False)
+        leaflet.state = "queued"
+        leaflet.save()
+        [after] = stored(Leaflet)
+        assert (after["state"], after["state_ready"], after["state_version"]) == ("queued", True, 1)
+
+    def test_update_moves_the_rows_of_workers_and_writes_the_others(self):
+        of_workers, own = put(Leaflet, state="queued"), put(Leaflet, state="sending")
+        assert Leaflet.objects.update(state="sent") == 2
+        versions = dict(raw(Leaflet).values_list("pk", "state_version"))
+        assert versions == {of_workers.pk: 1, own.pk: 0}
+
+
+class TestLines:
+    def test_one_open_line_for_an_object_however_often_it_is_seen(self):
+        put(Flyer, state="queued")
+        for _ in range(3):
+            looked()
+        assert len(lines()) == 1
+
+    def test_move_closes_the_line_and_opens_another_one(self):
+        flyer = put(Flyer, state="queued", state_changed=ago(90))
+        looked()
+        Flyer.objects.update(state="sending")
+        looked()
+
+        first, second = lines(object_pk=str(flyer.pk))
+        assert (first.source, first.moved_to, first.ended) == ("queued", "sending", first.pk)
+        assert (first.closed - first.due).total_seconds() == pytest.approx(90, abs=20)
+        assert (second.source, second.act, second.ended) == ("sending", "", 0)
+
+    def test_object_is_due_only_since_it_was_seen_to_come_back(self):
+        put(Flyer, state="queued", state_changed=ago(3600))
+        looked()
+        Flyer.objects.update(state="sending")
+        looked()
+        Flyer.objects.update(state="queued")
+        looked()
+        assert lines()[-1].due >= lines()[0].closed
+
+    def test_deleted_object_closes_its_line(self):
+        put(Flyer, state="queued").delete()
+        flyer = put(Flyer, state="queued")
+        looked()
+        raw(Flyer).filter(pk=flyer.pk).delete()
+        looked()
+        [line] = lines()
+        assert line.closed
+        assert line.moved_to == ""
+
+    def test_what_comes_due_later_changes_the_line(self):
+        flyer = put(Flyer, state="sending", state_ready=False)
+        looked()
+        change(flyer, state_changed=ago(7200))
+        looked()
+        [line] = lines()
+        assert (line.act, line.to) == ("times out", "queued")
+        assert line.due < ago(3000)
+
+    def test_state_that_workers_take_over_has_no_lines(self):
+        put(Leaflet, state="sending")
+        looked(Leaflet)
+        put_in_shadow(Leaflet, ["sent"])
+        try:
+            looked(Leaflet)
+        finally:
+            put_in_shadow(Leaflet, Leaflet.StatorMeta.shadow)
+        assert not lines()
+
+    def test_table_and_lines_are_read_part_by_part(self, monkeypatch, django_assert_max_num_queries):
+        monkeypatch.setattr("stator.extensions.shadow.watch.KEYS", 3)
+        monkeypatch.setattr("stator.extensions.shadow.watch.AT_ONCE", 2)
+        for number in range(8):
+            put(Flyer, state="queued" if number % 4 else "void")
+        looked()
+        assert len(lines()) == 6
+        Flyer.objects.filter(state="queued").update(state="sent")
+        looked()
+        assert len(lines(ended=0)) == 6
+        assert len(lines(moved_to="sent")) == 6
+
+
+class TestReport:
+    @pytest.fixture
+    def seen(self):
+        """Of seven objects, the old code has moved five."""
+        as_here, elsewhere, not_here, waits, rests, late, gone = (
+            put(Flyer, state=state, state_changed=ago(age), state_ready=False)
+            for state, age in [
+                ("queued", 100), ("queued", 100), ("sending", 10), ("queued", 500), ("sending", 10),
+                ("sending", 7200), ("sent", 7200),
+            ]
+        )  # fmt: skip
+        looked()
+        moves = {as_here: "sent", elsewhere: "returned", not_here: "sent", late: "queued"}
+        for flyer, state in moves.items():
+            raw(Flyer).filter(pk=flyer.pk).update(state=state)
+        raw(Flyer).filter(pk=gone.pk).delete()
+        looked()
+        return as_here, elsewhere, not_here, waits, rests, late, gone
+
+    def test_report_has_the_differences(self, seen):
+        as_here, elsewhere, not_here, waits, rests, late, gone = (str(each.pk) for each in seen)
+        data = asked("stator", "shadow", "testapp.Flyer")
+
+        def told(name):
+            return {(one["source"], one["act"], one["to"]): one["examples"] for one in data[name]}
+
+        assert data["shadow"] == ["queued", "sending", "sent", "void", "returned"]
+        assert told("as_here") == {
+            ("queued", "handle_queued", "sent"): [as_here],
+            ("sending", "times out", "queued"): [late],
+            ("sent", "deleted", ""): [gone],
+        }
+        assert told("elsewhere") == {("queued", "handle_queued", "returned"): [elsewhere]}
+        assert told("not_here") == {("sending", "", "sent"): [not_here]}
+        assert told("not_there") == {("queued", "handle_queued", ""): [waits, late]}
+        [lateness] = [one["late"] for one in data["as_here"] if one["to"] == "sent"]
+        assert lateness == pytest.approx(100, abs=20)
+        assert data["differences"] == 4
+
+    def test_report_for_people_names_each_difference(self, seen):
+        text = run("stator", "shadow", "testapp.Flyer")
+        assert "testapp.Flyer in shadow: queued, sending, sent, void, returned. Workers run nothing." in text
+        assert "Other code moved these, and workers would have left them alone:" in text
+        assert "4 differences" in text
+
+    def test_nothing_seen_yet_says_so(self):
+        assert "Nothing was seen yet" in run("stator", "shadow", "testapp.Flyer")
+
+    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+    def test_preview_of_a_model_in_shadow_runs_its_handlers(self):
+        put(Flyer, state="queued")
+        before = stored()
+        data = asked("stator", "preview", "testapp.Flyer")
+        assert [(one["from"], one["to"]) for one in data["outcomes"]] == [("queued", "sent")]
+        assert stored() == before
+
+
+class TestWhatIsSaid:
+    """A model in shadow is told to be in shadow, never to have no worker."""
+
+    @pytest.fixture(autouse=True)
+    def rows(self):
+        return put(Flyer, state="queued"), put(Flyer, state="sending", state_ready=False)
+
+    def test_object_is_in_shadow(self, rows):
+        for flyer in rows:
+            assert [reason.code for reason in flyer.explain()] == ["shadow"]
+        assert Flyer.stator.explain_counts() == {"shadow": 2}
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_status_and_doctor_say_shadow_and_not_that_a_worker_is_missing(self):
+        found = asked("stator", "status", "testapp.Flyer")["troubles"]
+        assert [one["code"] for one in found] == ["shadow"]
+        assert found[0]["command"] == "manage.py stator shadow testapp.Flyer"
+        assert "Flyer is in shadow: workers run nothing" in run("stator", "status", "testapp.Flyer")
+
+
+class TestRunstator:
+    @pytest.fixture(autouse=True)
+    def out_of_shadow(self):
+        yield
+        put_in_shadow(SyncLine, False)
+
+    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+    def test_worker_in_shadow_runs_nothing_and_the_next_one_without_it_does(self):
+        line = put(SyncLine)
+        [before] = stored(SyncLine)
+        call_command("runstator", "testapp.SyncLine", shadow=["testapp.SyncLine"], until_idle=True)
+        assert stored(SyncLine) == [before]
+        assert [each.act for each in lines(object_pk=str(line.pk))] == ["handle_first"]
+
+        put_in_shadow(SyncLine, False)
+        call_command("runstator", "testapp.SyncLine", until_idle=True)
+        assert raw(SyncLine).get().state == "last"
