@@ -64,6 +64,7 @@ LOADED_BY_NAME = {
     ("commands", "path"),
     ("commands.doctor", "path"),
     ("admin", "_path"),
+    ("management.commands.runstator", "path"),
     # The settings of this very process.
     ("extensions.isolation.surroundings", "module"),
     # The function that the setting SCHEMAS names.

@@ -90,7 +90,7 @@ LISTED: dict[str, tuple[Callable[[], None], int]] = {
 # They link to a page, a section or nothing.
 UNLISTED = {
     "no_worker", "incomplete", "silent_worker", "late_leases", "waiting", "deaf_worker", "versions", "paused",
-    "unserved", "queue_paused", "ticks_failed", "schedule_late", "same_name",
+    "unserved", "queue_paused", "ticks_failed", "schedule_late", "same_name", "shadow",
     "queue_unclaimable", "starved", "throttled", "unread", "read_only", "circle", "awaits_nobody",
 }  # fmt: skip
 
