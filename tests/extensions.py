@@ -24,13 +24,15 @@ APPS = ("stator", "tasks")
 class Extension:
     """``files``: its own, as patterns. ``words``: the names that spell it; none if nothing but an import does.
 
-    ``needs``: extensions that cannot be without it. ``tests``: what tests only it, as patterns.
+    ``needs``: extensions that cannot be without it. ``tests``: what tests only it, as patterns. ``of_queue``: the queue
+    is built on it and goes with it.
     """
 
     files: str
     words: str = ""
     needs: str = ""
     tests: str = ""
+    of_queue: bool = False
 
 
 # Many schemas, divided tables and the nodes of Citus are ways to have more than one scope (``stator/scopes.py``). The
@@ -62,6 +64,7 @@ EXTENSIONS = {
         "",
         r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
         r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
+        of_queue=True,
     ),
     "steps": Extension(
         "",

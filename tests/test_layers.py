@@ -38,9 +38,6 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
     "stator.db.interface", "stator.migration_operations", "tasks.queue.held_claims",
-    # They tell what objects wait for.
-    "stator.explain.causes", "stator.explain.facts", "stator.explain.kinds", "stator.explain.many",
-    "stator.explain.sentences",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}

@@ -24,6 +24,7 @@ PASSES = (
     "partitions",
     "pauses",
     "progress",
+    "related",
     "shadow",
     "slices",
     "steps",
@@ -43,11 +44,12 @@ import django
 from django.conf import settings
 from django.core.management import call_command
 
+APPS = [app for app in ("stator", "tasks", "orders") if Path(app).is_dir()]
 CONTRIB = ["admin", "auth", "contenttypes", "messages", "sessions"]
 settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.sqlite3", "OPTIONS": {
         "transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}}},
-    INSTALLED_APPS=[*("django.contrib." + app for app in CONTRIB), "stator", "tasks"],
+    INSTALLED_APPS=[*("django.contrib." + app for app in CONTRIB), *APPS],
     MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
         "django.contrib.auth.middleware.AuthenticationMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware"],
@@ -58,7 +60,7 @@ settings.configure(
     SECRET_KEY="only for this run", STATIC_URL="/static/", USE_TZ=True,
 )
 django.setup()
-for app in ("stator", "tasks"):
+for app in APPS:
     for path in sorted(Path(app).rglob("*.py")):
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         if "migrations" not in path.parts and not name.endswith(("__main__", "isolation.child")):
@@ -69,7 +71,10 @@ for app in ("stator", "tasks"):
 call_command("makemigrations", verbosity=0, interactive=False)
 call_command("check")
 call_command("migrate", verbosity=0)
+"""
 
+# A task runs; without the queue an object of a model moves.
+QUEUE = """
 from tasks import action
 from tasks.models import Queue, Task
 
@@ -79,6 +84,30 @@ published = Queue.objects.create(name="encode").publish("resize", {"image": 7}).
 call_command("runstator", until_idle=True)
 assert done == [7], "the task has not run"
 assert Task.objects.get(pk=published.pk).state == "completed", "the task has not ended"
+"""
+ORDERS = """
+from orders.models import Order
+
+Order.objects.create()
+call_command("runstator", until_idle=True)
+assert Order.objects.get().state == "sent", "the object has not moved"
+"""
+MODELS = """
+from stator.models import State, StateField, StateGraph, StatorModel
+
+
+class OrderGraph(StateGraph):
+    new = State(try_interval=60)
+    sent = State()
+    new.transitions_to(sent)
+
+    @classmethod
+    def handle_new(cls, order):
+        return cls.sent
+
+
+class Order(StatorModel):
+    state = StateField(OrderGraph)
 """
 
 
@@ -130,7 +159,14 @@ def delete(folder: Path, name: str) -> None:
 
 def fault(folder: Path, name: str, tests: bool) -> str:
     """Return in one line why the rest does not stand; empty if it does."""
-    (folder / "without_site.py").write_text(SITE)
+    of_queue = EXTENSIONS[name].of_queue
+    if of_queue:
+        shutil.rmtree(folder / "tasks")
+        (folder / "orders" / "migrations").mkdir(parents=True)
+        for path in ("__init__.py", "migrations/__init__.py"):
+            (folder / "orders" / path).touch()
+        (folder / "orders" / "models.py").write_text(MODELS)
+    (folder / "without_site.py").write_text(SITE + (ORDERS if of_queue else QUEUE))
     done = subprocess.run([sys.executable, "without_site.py"], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()

@@ -14,8 +14,7 @@ from stator.conf import load_settings
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, TOO_LONG, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
-from stator.explain.survey import AwaitedObject, InState, Survey, Surveyed, WorkerStatus
-from stator.extensions.related.circles import told_circle
+from stator.explain.survey import InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
@@ -270,7 +269,7 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
 def stuck(one: Surveyed) -> Iterator[Problem]:
     """Find objects that are in their state for longer than expected."""
     there = [state for name, state in one.depths.states.items() if state.stuck and name not in covered(one)]
-    states = [state for state in there if state.stuck > _told_as_waiting(one, state)]
+    states = [state for state in there if state.stuck > one.told[state.name]]
     if states:
         count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
         oldest = max(state.oldest or 0.0 for state in states)
@@ -345,23 +344,6 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
     )  # fmt: skip
 
 
-def waiting(one: Surveyed) -> Iterator[Problem]:
-    """Find objects that other objects have waited for too long."""
-    for each in [each for each in one.waiters if _waits_too_long(one, each)][:SHOWN]:
-        label, what = each.model._meta.label, "ended in" if each.ended else "is in"
-        never = "; it does not get further by itself" if each.ended else ""
-        yield about(
-            one, f"{waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
-            f"the first has waited {span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count,
-            more=each.more, since=each.longest,
-            detail=f"{hashed([each.pk])} has to be in {either(each.until)}{never}",
-            numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
-            actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
-            remedy="find out what keeps it there, or move it",
-            command=f"manage.py stator move {label} STATE {keys_as_arguments([each.pk])} --reason WHY",
-        )  # fmt: skip
-
-
 def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
     """Find objects that wait for events that no active user may send."""
     for name, permissions in one.unanswerable.items():
@@ -372,39 +354,6 @@ def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
             remedy="give an active user the permission, or move them by hand",
             actions=(all_in(one, "List", "", states=[name]),),
         )  # fmt: skip
-
-
-def circles(found: Survey) -> Iterator[Problem]:
-    """Find objects that wait for each other, each circle once."""
-    told = set[frozenset[tuple[Any, Any]]]()
-    for one in found.models.values():
-        for each in one.waiters:
-            members = frozenset(each.circle)
-            if not members or members in told:
-                continue
-            told.add(members)
-            label, pk = each.model._meta.label, each.pk
-            yield Problem(
-                "", f"circle: {counted(len(members), 'object')} wait for each other, and none of them moves by itself",
-                {"awaited": each.model._meta.label_lower, "pk": pk, "models": [one.label]}, "move one of them",
-                where=label, model=each.model._meta.label_lower, detail=told_circle(each.circle), count=len(members),
-                since=each.longest,
-                actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (pk,)),),
-                command=f"manage.py stator move {label} {quote(each.until[0])} {keys_as_arguments([pk])} --reason WHY",
-            )  # fmt: skip
-
-
-def _told_as_waiting(one: Surveyed, state: InState) -> int:
-    return sum(each.count for each in one.waiters if each.waiting_in == state.name and _waits_too_long(one, each))
-
-
-def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
-    if each.circle:
-        # A problem of its own, from its beginning on.
-        return False
-    state = one.depths.states[each.waiting_in].state
-    most = (state.expect_within if state else None) or FORGOTTEN
-    return each.ended or each.longest > most
 
 
 def keys_as_arguments(pks: Iterable[Any]) -> str:

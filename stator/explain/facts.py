@@ -1,7 +1,7 @@
 """Facts about one object, read in at most eight statements; every time is the database's."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,9 +13,6 @@ from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate, paces
-from stator.extensions.related.circles import Member, circle_through
-from stator.extensions.related.waits import waits_of
-from stator.extensions.related.watches import Watch, watches_of
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
@@ -35,7 +32,6 @@ from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker, live_workers, worker_of
 from stator.scopes import are_apart
-from stator.texts import COUNTED
 
 # Events that count towards a number of senders, or are kept, are read up to this number.
 MAX_EVENTS = 100
@@ -45,48 +41,16 @@ LINE = 1000
 
 Known = TypeVar("Known")
 
-# Related objects are counted up to this number, by an index; unfinished ones, up to ``COUNTED``.
-MAX_RELATED = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """An object that another object waits for: its state, and the states that end the waiting."""
-
-    label: str
-    pk: object
-    state: str
-    until: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Gathered:
-    """An edge of the object's state: how many related objects it has, and how many of each state the edge waits for.
-
-    ``missing`` stops at ``COUNTED`` and one more, ``total`` at ``MAX_RELATED`` and one more.
-    ``oldest``: when the first of them entered each state.
-    ``key``: of the related object, if the relation leads to one at most.
-    """
-
-    watch: Watch
-    total: int
-    missing: Counter[str] = field(default_factory=Counter)
-    oldest: dict[str, datetime] = field(default_factory=dict)
-    key: Any = None
-
-    def is_final(self, state: str) -> bool:
-        """Return whether related objects stay in a state."""
-        known = graph_of(self.watch.other).states.get(state)
-        return known is not None and known.terminal
-
 
 class Fact(Generic[Known]):
     """What the kinds of an extension know of one object. It is made before the object is read, and may read itself.
 
-    ``holds_up``: whether workers leave an object alone of which it knows something.
+    ``holds_up``: whether workers leave an object alone of which it knows something. ``moves_on``: whether other objects
+    may move it then.
     """
 
     holds_up: ClassVar[bool] = False
+    moves_on: ClassVar[bool] = False
 
     def __init__(self, model: type[Model], using: str) -> None:
         self.model, self.using = model, using
@@ -121,12 +85,7 @@ class Facts:
     ahead: int = 0
     # When so many are done as are before it, and it.
     turn: Estimate | None = None
-    awaited: list[Awaited] = field(default_factory=list)
-    # The objects that wait for each other, this one first.
-    circle: list[Member] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
-    # What edges of its state by related objects still miss.
-    related: list[Gathered] = field(default_factory=list)
     # Events that it got in its state and that need further senders, and events that are kept for a later state.
     events: list[Event] = field(default_factory=list)
     # The people who may send each event that it waits for, by the name of the event, where that is known.
@@ -210,10 +169,15 @@ class Facts:
         return list(self.state.events.values()) if self.state else []
 
     @property
+    def is_followed(self) -> bool:
+        """Whether it moves with other objects."""
+        return any(self.of(kind) for kind in self.further if kind.moves_on)
+
+    @property
     def awaits_nobody(self) -> bool:
         """Whether it waits for nothing but events that no active user may send."""
         taken = self.taken_events
-        waits = bool(taken) and not (self.automatic or self.related)
+        waits = bool(taken) and not (self.automatic or self.is_followed)
         return waits and all(self.people.get(event.name) == [] for event in taken)
 
     @property
@@ -245,7 +209,7 @@ class Facts:
     @property
     def in_turn(self) -> bool:
         """Whether nothing about the object itself prevents an attempt."""
-        held_up = self.claimed or self.quarantined or self.waiting or self.awaited
+        held_up = self.claimed or self.quarantined or self.waiting
         return self.automatic and not (held_up or any(self.of(kind) for kind in self.further if kind.holds_up))
 
     @property
@@ -320,8 +284,6 @@ def gather(
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
-    if facts.awaited:
-        facts.circle = circle_through(owner, facts.pk, using)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
         acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
         facts.retry = acts.order_by("-at").first()
@@ -336,7 +298,6 @@ def gather(
             # A fault of the project's function, or a row that is gone, keeps nobody from the other facts.
             with suppress(Exception):
                 facts.needed[event.name] = event.needed(rows.filter(pk=pk).get)
-    facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows)
@@ -352,8 +313,6 @@ def _read_row(
         matches |= fact.columns(rows, key)
     options = options_of(owner)
     own_columns = {name for name in (options.fair_by, options.spread) if name}
-    own_columns.update(wait.key for wait in waits_of(owner))
-    matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     field = state_field(owner)
     dated = {"stator_deadline": moment_by(owner, deadlines_of(owner))} if deadlines_of(owner) else {}
     dated |= {"stator_start": moment_by(owner, starts_of(owner))} if starts_of(owner) else {}
@@ -361,35 +320,7 @@ def _read_row(
     row = rows.filter(pk=pk).values(*names, stator_now=Now(), **matches, **dated).first()
     if row is None:
         return None
-    facts = Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], further=further)
-    facts.awaited = list(_awaited(facts))
-    return facts
-
-
-def _awaited(facts: Facts) -> Iterator[Awaited]:
-    """Yield the objects that it waits for; none if no worker would attempt it anyway."""
-    if not facts.automatic or facts.claimed or facts.quarantined:
-        return
-    for wait in waits_of(facts.model):
-        state = facts.row[f"stator_awaited_{wait.field}"]
-        if state is not None and state not in wait.until:
-            yield Awaited(str(wait.awaited._meta.label), facts.row[wait.key], state, wait.until)
-
-
-def _gathered(watch: Watch, pk: object, using: str) -> Gathered:
-    """Return what an edge by related objects misses, in two statements, or three."""
-    related = watch.related_to_one(using, pk)
-    found = Gathered(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
-    field = state_field(watch.other)
-    missing = related.exclude(**field.among(watch.condition.in_)).order_by().values_list(field.name, "state_changed")
-    for value, changed in missing[: COUNTED + 1]:
-        state = field.name_of(value)
-        found.missing[state] += 1
-        found.oldest[state] = min(changed, found.oldest.get(state, changed))
-    if watch.to_one:
-        rows: QuerySet[Model, Any] = QuerySet(watch.model, using=using).filter(pk=pk)
-        found.key = rows.values_list(f"{watch.name}__pk", flat=True).first()
-    return found
+    return Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], further=further)
 
 
 def _read_workers(facts: Facts, using: str) -> None:

@@ -1,6 +1,6 @@
 """The table of kinds: what can be wrong with one object or with many, how to find it, and who reports it."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -13,8 +13,7 @@ from stator.explain.facts import Fact, Facts
 from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
-from stator.explain.survey import Survey, Surveyed
-from stator.extensions.related.waits import waiting
+from stator.explain.survey import Depths, Survey, Surveyed
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.reports import reports_of
@@ -47,6 +46,8 @@ class ProblemKind:
     ``section``: the part of the overview that has more.
     ``signs`` yields rows without which the kind finds nothing in a database, by its alias; each as few as an index
     finds. Of a site in many schemas, those that have such rows are looked into.
+    ``reads`` reads, for a survey, what it tells of a model's rows, by their depths; it is kept under its code in
+    ``Surveyed.read``. ``tells`` returns how many objects of which states it tells as having waited too long.
     ``covers`` returns the automatic states whose objects wait because of it, so that their waiting is no other problem.
     ``listed`` returns, for JSON, what ``status`` has of it under its code; the overview marks a model that has any.
     ``cell`` returns that as a text.
@@ -71,6 +72,8 @@ class ProblemKind:
     signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
     fact: type[Fact[Any]] | None = None
     after: str = ""
+    reads: Callable[[Any, Depths], Any] | None = None
+    tells: Callable[[Surveyed], Mapping[str, int]] | None = None
     covers: Callable[[Surveyed], Iterable[str]] | None = None
     listed: Callable[[Surveyed], list[dict[str, Any]]] | None = None
     cell: Callable[[list[dict[str, Any]]], str] | None = None
@@ -167,12 +170,6 @@ KINDS: list[ProblemKind] = [
         keeps="in quarantine",
     ),
     ProblemKind.of_one(
-        sentences.awaits_related,
-        holds=lambda facts: bool(facts.related) and facts.rests_outside,
-        rows=lambda many: many.among(many.awaiting_related) & ~many.automatic,
-        remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
-    ),
-    ProblemKind.of_one(
         sentences.awaits_nobody,
         holds=lambda facts: facts.awaits_nobody,
         remedy="Give an active user the permission. If nobody should have it, move the object by hand.",
@@ -189,25 +186,9 @@ KINDS: list[ProblemKind] = [
     ),
     ProblemKind.of_one(
         sentences.external,
-        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related or facts.left),
+        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.is_followed or facts.left),
         rows=lambda many: ~many.automatic & ~many.left,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
-    ),
-    ProblemKind.of_one(
-        sentences.circle,
-        holds=lambda facts: bool(facts.circle),
-        remedy="Move one of these objects to a state for which the other waits.",
-        alarming=True,
-        level=ERROR,
-        rank=6,
-        find=causes.circles,
-    ),
-    ProblemKind.of_one(
-        sentences.waits_for,
-        holds=lambda facts: bool(facts.awaited),
-        rows=lambda many: waiting(many.rows),
-        remedy="Check the object that it waits for.",
-        keeps="waiting for other objects",
     ),
     ProblemKind.of_one(
         sentences.backoff,
@@ -268,11 +249,6 @@ KINDS: list[ProblemKind] = [
         sentences.takes_event,
         holds=lambda facts: bool(facts.kept_events or (facts.taken_events and facts.automatic)),
         remedy="Nothing to do: the object moves without it.",
-    ),
-    ProblemKind.of_one(
-        sentences.heeds_related,
-        holds=lambda facts: bool(facts.related) and facts.automatic,
-        remedy="Nothing to do: the object moves without them, too.",
     ),
     # The kinds below are about many objects, or about workers.
     ProblemKind(
@@ -335,13 +311,6 @@ KINDS: list[ProblemKind] = [
         remedy="start a worker for the others, or name fair_by",
     ),
     ProblemKind(
-        "waiting",
-        level=WARNING,
-        rank=2,
-        find=of_models(causes.waiting),
-        remedy="find out what keeps the other object there, or move it",
-    ),
-    ProblemKind(
         "far_future",
         level=WARNING,
         rank=3,
@@ -387,6 +356,9 @@ def place_kind(kind: ProblemKind) -> None:
     """Put a kind of an extension among the others, after the one that it names."""
     if kind not in KINDS:
         at = next((place for place, each in enumerate(KINDS, 1) if each.code == kind.after), len(KINDS))
+        # Those that follow the same kind keep the order of their extensions.
+        while kind.after and at < len(KINDS) and KINDS[at].after == kind.after:
+            at += 1
         KINDS.insert(at, kind)
 
 

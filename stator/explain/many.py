@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from django.db.models import Model, Q, QuerySet
 
 from stator.conf import Settings, load_settings
-from stator.extensions.related.watches import watches_of
 from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import parked
@@ -65,11 +64,6 @@ class Many:
     def taking_events(self) -> list[State]:
         """The states whose objects wait for events."""
         return [state for state in graph_of(self.model).states.values() if state.events]
-
-    @property
-    def awaiting_related(self) -> list[str]:
-        """The states whose objects move with related objects."""
-        return sorted({watch.state.name for watch in watches_of(self.model)})
 
     @property
     def automatic(self) -> Q:

@@ -6,18 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stator.explain.estimates import pace_text
-from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
-from stator.extensions.related.circles import links_of, told_circle
+from stator.explain.facts import LINE, Facts
 from stator.graph.durations import span
 from stator.graph.states import State
 from stator.rows.clock import moment_text
 from stator.rows.dates import Deadline
-from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.senders import NAMED as PEOPLE
 from stator.rows.state_column import state_field
 from stator.rows.workers import WORKER_ALIVE, worker_of
-from stator.texts import counted, listed, told
+from stator.texts import counted, listed
 
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0
@@ -135,11 +133,11 @@ def external(facts: Facts) -> Iterator[Said]:
     """Say what else moves the object: a condition, a timeout."""
     state = facts.state
     moved_by = " or workers move it once a condition holds" if state and state.conditions else ""
-    timeout, numbers = _timeout(facts)
+    timeout, numbers = timeout_of(facts)
     yield f"Workers do not attempt {facts.name}: something else moves the object on{moved_by}{timeout}.", numbers
 
 
-def _timeout(facts: Facts) -> Said:
+def timeout_of(facts: Facts) -> Said:
     """Return the end of a sentence about the timeout of the object's state; empty if there is none."""
     if facts.deadline:
         return _deadline(facts)
@@ -187,7 +185,7 @@ def awaits_nobody(facts: Facts) -> Iterator[Said]:
 def awaits_event(facts: Facts) -> Iterator[Said]:
     """Say which events the object waits for, who may send them, and who has."""
     events, numbers = _taken(facts)
-    timeout, of_timeout = _timeout(facts)
+    timeout, of_timeout = timeout_of(facts)
     yield f"Waits for the event {events}{timeout}.", {**numbers, **of_timeout}
 
 
@@ -226,64 +224,6 @@ def _people(names: list[str] | None) -> str:
     if names is None:
         return ""
     return f": {listed(names, PEOPLE)}" if names else ", which no active user has"
-
-
-def awaits_related(facts: Facts) -> Iterator[Said]:
-    """Say which related objects the object waits for, by their states, and when it times out."""
-    timeout, of_timeout = _timeout(facts)
-    for each in facts.related:
-        words, numbers = _missing(facts, each)
-        yield f"Waits for {words}{timeout}.", {**numbers, **of_timeout}
-        timeout, of_timeout = "", {}
-
-
-def heeds_related(facts: Facts) -> Iterator[Said]:
-    """Say which related objects also move the object."""
-    for each in facts.related:
-        words, numbers = _missing(facts, each)
-        yield f"Also waits for {words}.", numbers
-
-
-def _missing(facts: Facts, each: Gathered) -> Said:
-    """Return what an edge by related objects misses as a phrase: ``3 of 9 lines: 2 in packing, 1 failed``."""
-    watch, wanted = each.watch, either(each.watch.condition.in_)
-    ages = {state: (facts.now - since).total_seconds() for state, since in each.oldest.items()}
-    states = {state: {"count": count, "oldest": ages[state]} for state, count in each.missing.most_common()}
-    numbers = {
-        "model": watch.other._meta.label, "relation": watch.name, "key": watch.key, "in": list(watch.condition.in_),
-        "every": watch.condition.every, "total": each.total, "missing": each.missing.total(), "states": states,
-        "pk": None if each.key is None else shown_key(each.key), "of": str(facts.pk), "target": watch.target.name,
-    }  # fmt: skip
-    total = f"{MAX_RELATED:,}+" if each.total > MAX_RELATED else f"{each.total:,}"
-    if not each.total:
-        return f"{watch.name} in {wanted}; there are none", numbers
-    if watch.condition.every and not each.missing:
-        return f"a worker's next pass: all {total} {watch.name} are in {wanted}", numbers
-    how_many = told(each.missing.total()) if watch.condition.every else "one"
-    parts = ", ".join(_some(state, count, ages[state], each) for state, count in each.missing.most_common())
-    return f"{how_many} of {total} {watch.name} to be in {wanted}: {parts}", numbers
-
-
-def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
-    """Return how many related objects are in a state: in one where they stay, ``1 failed``."""
-    if each.is_final(state):
-        return f"{count:,} {state}"
-    return f"{count:,} in {state} ({'' if count == 1 else 'the oldest '}for {span(oldest)})"
-
-
-def circle(facts: Facts) -> Iterator[Said]:
-    """Say which objects wait for each other."""
-    names = [f"{model._meta.label} {shown_key(pk)}" for model, pk in facts.circle]
-    numbers = {"circle": names, "waits": links_of(facts.circle)}
-    yield f"Waits in a circle, so none of these objects moves by itself: {told_circle(facts.circle)}.", numbers
-
-
-def waits_for(facts: Facts) -> Iterator[Said]:
-    """Say of each awaited object where it is and has to get."""
-    for one in facts.awaited:
-        until = either(one.until)
-        sentence = f"Waits for {one.label} {shown_key(one.pk)}, which is in state {one.state}, until it is in {until}."
-        yield sentence, {"model": one.label, "pk": shown_key(one.pk), "state": one.state, "until": list(one.until)}
 
 
 def backoff(facts: Facts) -> Iterator[Said]:

@@ -198,27 +198,6 @@ class Group:
 
 
 @dataclass(slots=True)
-class AwaitedObject:
-    """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
-
-    ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
-    is in a terminal state, so it never gets to one of them. ``circle``: the objects that wait for each other, it among
-    them, each as its model and its key.
-    """
-
-    model: type[Model]
-    pk: object
-    state: str
-    until: tuple[str, ...]
-    waiting_in: str
-    ended: bool
-    count: int = 0
-    more: bool = False
-    longest: float = 0.0
-    circle: list[tuple[type[Model], Any]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class WorkerStatus:
     """One worker, with the seconds it was up and since its last heartbeat; ``runs`` has labels and objects."""
 
@@ -308,7 +287,9 @@ class Surveyed:
     groups: list[Group] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     knowing: dict[str, list[str]] = field(default_factory=dict)
-    waiters: list[AwaitedObject] = field(default_factory=list)
+    # What kinds of problems have read of it, by their codes, and how many objects of each state they tell.
+    read: dict[str, Any] = field(default_factory=dict)
+    told: Counter[str] = field(default_factory=Counter)
     own: list[Problem] = field(default_factory=list)
     lacking: str = ""
     # The permissions that no active user has, by the state whose objects wait for nothing but such events.

@@ -285,5 +285,5 @@ def _signs(rows: OperatorQuerySet[Any]) -> Iterator[Any]:
     """Yield the rows that have problems, in parts that indexes have."""
     for condition in SIGNS:
         yield from parts_of(condition, rows)
-    yield from waiting_in_vain(rows)
+    yield from waiting_in_vain(rows)  # stator.extensions.related
     yield rows.leased().filter(state_locked_until__lte=Now())

@@ -12,8 +12,7 @@ from stator.db.writable import refusal_of_writes
 from stator.explain.estimates import Pace, paces
 from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
-from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
-from stator.extensions.related.waiters import waiters
+from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
 from stator.overview.depths import Counts, counts, depths, empty
 from stator.overview.errors import groups
@@ -66,7 +65,11 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
             rows.model, using, depths_of[label], people.crew(label),
             [group for group in found_groups if group.label == label], fleet.versions(rows.model),
             fleet.knowing(rows.model),
-            looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
+            {
+                kind.code: looks.at(rows.model, partial(kind.reads, rows, depths_of[label]), [])
+                for kind in KINDS
+                if kind.reads is not None
+            },
             lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
             pace=pace_of.get(label),
             stored={
@@ -83,6 +86,9 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
         if kind.covers is not None:
             for one in found.values():
                 one.covered.update(kind.covers(one))
+        if kind.tells is not None:
+            for one in found.values():
+                one.told.update(kind.tells(one))
     made = Survey(using, found, people, found_groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
@@ -134,10 +140,6 @@ def _unanswerable(found: Depths) -> dict[str, list[str]]:
     }
     nobodys = {name: names for name, names in waiting.items() if all(people_with(each) == [] for each in set(names))}
     return {name: sorted(set(names)) for name, names in nobodys.items()}
-
-
-def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:
-    return waiters(rows, [one.state for one in found.automatic if one.state and one.resting])
 
 
 def _found_by(kind: ProblemKind, made: Survey) -> list[Problem]:

@@ -6,6 +6,13 @@ EXTENSION = Extension(
     name="related",
     conditions=("stator.extensions.related.condition.Parked", "stator.extensions.related.condition.Waiting"),
     duties=("stator.extensions.related.duties.REOPEN_ALL", "stator.extensions.related.duties.REOPEN"),
+    kinds=(
+        "stator.extensions.related.kinds.AWAITS_RELATED",
+        "stator.extensions.related.kinds.CIRCLE",
+        "stator.extensions.related.kinds.WAITS_FOR",
+        "stator.extensions.related.kinds.HEEDS_RELATED",
+        "stator.extensions.related.kinds.WAITING",
+    ),
     effects=("stator.extensions.related.effect.HandedOn",),
     followers=(
         "stator.extensions.related.followers.Awaited",

@@ -1,11 +1,13 @@
 """The objects that objects of a model wait for: their states, how many objects wait for each, and how long."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.db.models import Model, QuerySet
 
 from stator.explain.causes import FORGOTTEN
-from stator.explain.survey import AwaitedObject
+from stator.explain.survey import Depths
 from stator.extensions.related.circles import circle_through
 from stator.extensions.related.waits import Wait, waits_of
 from stator.graph import State
@@ -23,13 +25,34 @@ READ = 1000
 FOLLOWED = 20
 
 
-def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
-    """Return the objects that parked rows in some states wait for, most waited for first; one statement a state.
+@dataclass(slots=True)
+class AwaitedObject:
+    """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
+
+    ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
+    is in a terminal state, so it never gets to one of them. ``circle``: the objects that wait for each other, it among
+    them, each as its model and its key.
+    """
+
+    model: type[Model]
+    pk: object
+    state: str
+    until: tuple[str, ...]
+    waiting_in: str
+    ended: bool
+    count: int = 0
+    more: bool = False
+    longest: float = 0.0
+    circle: list[tuple[type[Model], Any]] = field(default_factory=list)
+
+
+def waiters(rows: OperatorQuerySet, depths: Depths) -> list[AwaitedObject]:
+    """Return the objects that parked rows wait for, most waited for first; one statement for each state with any.
 
     Index ``st_rest``.
     """
     model: type[Model] = rows.model
-    waits = waits_of(model)
+    waits, states = waits_of(model), [one.state for one in depths.automatic if one.state and one.resting]
     found = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
     found.sort(key=lambda one: (-one.count, -one.longest))
     # What ended, or waits for nothing itself, is in no circle.

@@ -17,7 +17,7 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.extensions.related.watches import managed_owner
 from stator.graph.graphs import state_problem
@@ -39,6 +39,11 @@ class Wait:
     field: str
     awaited: type[Model]
     until: tuple[str, ...]
+
+    @property
+    def own_key(self) -> F:
+        """The key of the awaited object in the row that waits."""
+        return F(self.key)
 
     @property
     def key(self) -> str:

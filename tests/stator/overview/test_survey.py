@@ -1,5 +1,6 @@
 """All that is read about the models of one database to say what is wrong."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -93,7 +94,9 @@ FAILS = {
     "columns": lambda monkeypatch: monkeypatch.setattr(module, "probe_columns", failing_for(module.probe_columns)),
     "errors": lambda monkeypatch: monkeypatch.setattr(errors, "_failing_in", failing_for(errors._failing_in)),
     "states of errors": lambda monkeypatch: monkeypatch.setattr(errors, "_judge", failing_for(errors._judge)),
-    "waiting": lambda monkeypatch: monkeypatch.setattr(module, "waiters", failing_for(module.waiters)),
+    "waiting": lambda monkeypatch: monkeypatch.setattr(
+        module, "KINDS", [replace(kind, reads=kind.reads and failing_for(kind.reads)) for kind in kinds.KINDS]
+    ),
     "kind of its own": lambda monkeypatch: monkeypatch.setattr(
         kinds, "_added", [ProblemKind("own", model="testapp.errand", find=failing_for(list))]
     ),
