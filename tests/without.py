@@ -34,6 +34,9 @@ PASSES = (
     "views",
 )
 
+# Parts of an extension that go with it.
+PARTS = {"watches": "related", "waits": "related"}
+
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
 import sys
@@ -207,7 +210,7 @@ def main() -> int:
     for flag in ("tests", "keep", "list"):
         parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
-    if unknown := [name for name in given.names if name not in EXTENSIONS]:
+    if unknown := [name for name in given.names if name not in (*EXTENSIONS, *PARTS)]:
         parser.error(f"{unknown[0]} is no extension; bin/without --list names them")
     if given.list:
         for name in EXTENSIONS:
@@ -215,7 +218,7 @@ def main() -> int:
         return 0
     failed = 0
     for name in given.names or EXTENSIONS:
-        why = try_without(name, tests=given.tests, keep=given.keep)
+        why = try_without(PARTS.get(name, name), tests=given.tests, keep=given.keep)
         print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:200]}", flush=True)
         failed |= bool(why) and (bool(given.names) or name in PASSES)
     return int(failed)
