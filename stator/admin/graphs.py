@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stator.admin.access import Pages
 from stator.explain.survey import Depths, InState
 from stator.graph import State
-from stator.graph.drawing import KINDS
+from stator.graph.drawing import kind_of
 from stator.graph.durations import span
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
@@ -56,7 +56,7 @@ def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) 
     graph = model.state_graph
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in graph.edges:
-        kinds[edge.state.name, edge.other.name].append(KINDS[edge.kind])
+        kinds[edge.state.name, edge.other.name].append(kind_of(edge))
     if len(graph.states) > MAX_STATES:
         return LivePicture(None, [], [])
     names = dict.fromkeys([graph.initial_state.name, *graph.states])

@@ -56,9 +56,14 @@ def joined(edges: Iterable[Drawn]) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
+def kind_of(edge: Edge) -> str:
+    """Return what moves objects along an edge, in one word."""
+    return KINDS.get(edge.kind, "condition")
+
+
 def described(edge: Edge) -> Drawn:
     """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
-    kind = KINDS.get(edge.kind, "condition")
+    kind = kind_of(edge)
     label = "" if kind == "handler" else kind
     if edge.event:
         senders = "several" if callable(edge.event.count) else edge.event.count
