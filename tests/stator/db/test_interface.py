@@ -26,7 +26,7 @@ FROM, TO = StepGraph.initial_state, next(iter(StepGraph.initial_state.children))
 
 def ended(pk, outcome):
     operations = operations_for(Step, Settings(), new_worker_id())
-    return SimpleNamespace(pk=pk, state=FROM, token=new_token(new_worker_id()), operations=operations), outcome
+    return SimpleNamespace(pk=pk, state=FROM, token=new_token(new_worker_id()), operations=operations, kept={}), outcome
 
 
 def test_outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first():
