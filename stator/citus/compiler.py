@@ -124,7 +124,7 @@ class SQLDeleteCompiler(OfSlice, compiler.SQLDeleteCompiler):
 
 
 class SQLUpdateCompiler(OfSlice, compiler.SQLUpdateCompiler):
-    """Encloses each computed value of SET."""
+    """Encloses each computed value of SET; a condition needs that nowhere."""
 
     def as_sql(self, *arguments: Any, **named: Any) -> Any:
         """Return the statement and its parameters."""
@@ -134,6 +134,6 @@ class SQLUpdateCompiler(OfSlice, compiler.SQLUpdateCompiler):
 
 
 def _enclosed(field: Any, value: Any) -> Any:
-    if not hasattr(value, "resolve_expression") or isinstance(value, Value | F | Subquery | Enclosed):
+    if not hasattr(value, "resolve_expression") or isinstance(value, Value | F | Subquery | Enclosed | WhereNode):
         return value
     return Enclosed(value, output_field=field)

@@ -97,6 +97,10 @@ class Start(RowDate):
         """The condition that there is no date."""
         return IsNull(self.date, True)
 
+    def come(self, moment: Any) -> Q:
+        """Return the condition that the date is not after a moment, or that there is none."""
+        return Q(self.met(moment)) | Q(self.missing)
+
 
 @of_graph
 def deadlines_of(model: type[Model]) -> tuple[Deadline, ...]:
@@ -142,7 +146,7 @@ def not_yet(model: type[Model], moment: Any) -> Q:
 def come(model: type[Model], moment: Any) -> Q:
     """Return a filter for the rows that are not among those of :func:`not_yet`; empty if none are."""
     field = state_field(model)
-    parts = (~Q(**field.at(each.state)) | Q(each.met(moment)) | Q(each.missing) for each in starts_of(model))
+    parts = (~Q(**field.at(each.state)) | each.come(moment) for each in starts_of(model))
     return reduce(and_, parts, Q())
 
 

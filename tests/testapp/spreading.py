@@ -1,8 +1,10 @@
 """Models whose rows are spread over slices."""
 
+from datetime import timedelta
 from uuid import uuid4
 
 from django.db import models
+from django.db.models import F
 
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
@@ -138,3 +140,44 @@ class Note(StatorModel):
     class StatorMeta:
         spread = "shard"
         waits_for = {"sheet": ["done", "left"]}
+
+
+class TelegramGraph(StateGraph):
+    """Sent at a date, followed by a reminder at one that is computed, and lost after a third."""
+
+    queued = State(value=2, try_interval=60, try_at="send_after", force_initial=True)
+    reminding = State(value=3, try_interval=60, try_at=F("send_after") + F("patience"))
+    sent = State(value=0, externally_progressed=True)
+    lost = State(value=1)
+
+    queued.transitions_to(reminding, sent)
+    reminding.transitions_to(lost)
+    queued.times_out_to(lost, at="expires")
+    sent.on("again").to(queued)
+    sent.times_out_to(lost, at=F("expires") + F("patience"))
+
+    @classmethod
+    def handle_queued(cls, telegram):
+        if telegram.text == "fail":
+            raise ValueError("no ink")
+        return cls.reminding if telegram.text == "remind" else cls.sent
+
+    @classmethod
+    def handle_reminding(cls, telegram):
+        return cls.lost
+
+
+class Telegram(StatorModel):
+    """A table with a status of its own, in numbers or null, and with dates."""
+
+    status = StateField[int | None](
+        TelegramGraph, base_field=models.PositiveSmallIntegerField, null=True, blank=True, editable=True
+    )
+    text = models.CharField(max_length=20, blank=True)
+    send_after = models.DateTimeField(null=True)
+    expires = models.DateTimeField(null=True)
+    patience = models.DurationField(default=timedelta(0))
+
+    class StatorMeta:
+        spread = "shard"
+        history = True

@@ -95,13 +95,13 @@ mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "testapp_circular" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_circular" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = CASE WHEN timezone('UTC', timezone('UTC', "testapp_circular"."send_after") + ("testapp_circular"."patience")) > (STATEMENT_TIMESTAMP()) THEN $8 ELSE $9 END, "state_next_attempt" = NULL, "state_attempts" = $10, "state_failures" = $11, "state_crashes" = $12, "state_version" = ("testapp_circular"."state_version" + $13), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_circular" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = (timezone('UTC', timezone('UTC', "testapp_circular"."send_after") + ("testapp_circular"."patience")) <= (STATEMENT_TIMESTAMP()) OR timezone('UTC', timezone('UTC', "testapp_circular"."send_after") + ("testapp_circular"."patience")) IS NULL), "state_next_attempt" = NULL, "state_attempts" = $8, "state_failures" = $9, "state_crashes" = $10, "state_version" = ("testapp_circular"."state_version" + $11), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_circular".ctid = v.found AND "testapp_circular"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_circular".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_circular".state = $14
+    AND "testapp_circular".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_circular".state = $12
   RETURNING "testapp_circular"."id" AS pk, v.failed, "testapp_circular".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, "testapp_circular".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $15, date_trunc('hour', statement_timestamp(), 'UTC'), $16, $17, $18::int,
+  SELECT $13, date_trunc('hour', statement_timestamp(), 'UTC'), $14, $15, $16::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -111,7 +111,7 @@ counted AS (
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
     claimed, duration, stay, attempts, error, fingerprint)
-  SELECT $19, pk::text, statement_timestamp(), version, 'move', $20, $21, '', $22, worker,
+  SELECT $17, pk::text, statement_timestamp(), version, 'move', $18, $19, '', $20, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 SELECT pk FROM done
 
