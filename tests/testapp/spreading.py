@@ -115,7 +115,7 @@ class Folder(StatorModel):
 class NoteGraph(StateGraph):
     """Fails, or says what it waits for, or is done."""
 
-    new = State(try_interval=60, expect_within=600)
+    new = State(try_interval=60, expect_within=600, backoff=3600)
     done = State()
     new.transitions_to(done)
 
