@@ -25,6 +25,7 @@ EXTENSIONS = (
     "stator.extensions.refusals",
     "stator.extensions.limits",
     "stator.extensions.stats",
+    "stator.extensions.schemas",
     "stator.extensions.slices",
     "stator.extensions.partitions",
     "stator.extensions.history",

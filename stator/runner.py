@@ -19,7 +19,7 @@ from stator.rows.claimable import Crashes
 from stator.rows.meta import by_database, home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
-from stator.scopes import Scope, entering
+from stator.scopes import PATHS, Scope, entering
 from stator.seams import Around
 from stator.signals import on_schedule
 from stator.worker.announcements import tell
@@ -29,7 +29,7 @@ from stator.worker.duties import MARK_READY, REAP, SETTLE, When, duties_of
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in
-from stator.worker.schemas import ServedSchemas
+from stator.worker.serving import Served
 from stator.worker.startup import Scopes, models_by_path
 from stator.worker.worker import Summary, Worker, WorkerOptions
 
@@ -102,8 +102,9 @@ class StatorRunner(WorkerOptions):
             return served.scopes()
         return self.scopes
 
-    def _served(self) -> ServedSchemas | None:
-        return ServedSchemas.of(self.models, self.database, self.schemas, self.settings())
+    def _served(self) -> Served | None:
+        served: Served | None = PATHS.served(self.models, self.database, self.schemas)
+        return served
 
     def settings(self) -> Settings:
         """Return the project's settings, overridden by the arguments of this runner."""

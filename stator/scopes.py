@@ -1,10 +1,10 @@
 """Scopes: where the rows of a store are. An ordinary site has one for each of its databases.
 
-Whatever divides the rows of a site makes scopes of its own: ``stator/schemas.py`` gives them a path, slices a
+Whatever divides the rows of a site makes scopes of its own: schemas of PostgreSQL give them a path, slices a
 condition, and Citus a node. Stores, workers and statements know scopes alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,12 +29,20 @@ class Paths:
     """What paths are; whatever gives scopes a path says so.
 
     ``enter``: return a context with a path in it. ``chosen``: return the path that something else than a scope has
-    chosen for a connection. ``fields``: return a path as fields of a log event.
+    chosen for a connection. ``fields``: return a path as fields of a log event. ``exists``: return whether a database
+    has a path, given its alias. ``named``: return a path for messages. ``finds``: return whether a statement is one by
+    which the backend of a connection finds a path. ``served``: return the scopes with paths that a worker of models
+    serves on a database, or on each, and pages look into; those that were chosen, or by the settings if that is None.
+    The answer is a :class:`~stator.worker.serving.Served`, or None without such scopes.
     """
 
     enter: Callable[[str], AbstractContextManager[None]] = lambda path: UNCHANGED
     chosen: Callable[[Any], str] = lambda connection: ""
     fields: Callable[[str], Mapping[str, str]] = lambda path: {}
+    exists: Callable[[str, str], bool] = lambda path, alias: False
+    named: Callable[[str], str] = repr
+    finds: Callable[[Any, str], bool] = lambda connection, text: False
+    served: Callable[[Sequence[type[Model]], str | None, Any], Any] = lambda models, alias, chosen: None
 
 
 PATHS = Paths()
@@ -136,6 +144,12 @@ def entering(path: str) -> AbstractContextManager[None]:
 def entered() -> str:
     """Return the path of the scope that this context has entered; "" outside of any."""
     return PATH.get()
+
+
+def named(alias: str) -> str:
+    """Return a database, and the path of this context in it, for messages."""
+    path = PATH.get()
+    return f"{PATHS.named(path)} of database {alias!r}" if path else f"database {alias!r}"
 
 
 def path_in_use(connection: Any) -> str:

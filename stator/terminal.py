@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer, BadInput, Options
-from stator.schemas import has_schema, in_schema
+from stator.scopes import PATHS, entering
 from stator.texts import escape, one_line
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
@@ -48,7 +48,7 @@ class TerminalCommand(BaseCommand):
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
             given = _read(options)
-            with in_schema(_schema_of(given)):
+            with entering(_schema_of(given)):
                 answer = self.act(given)
             self.tell([json.dumps(answer.data, default=str)] if given["json"] else answer.lines)
         except (BadInput, ImproperlyConfigured) as error:
@@ -160,7 +160,7 @@ def _text(value: Any) -> Any:
 
 def _schema_of(options: Mapping[str, Any]) -> str:
     name, alias = options.get("schema") or "", options.get("database") or DEFAULT_DB_ALIAS
-    if name and alias in connections and not has_schema(name, alias):
+    if name and alias in connections and not PATHS.exists(name, alias):
         raise BadInput(f"--schema {name!r} is not in database {alias!r}; create it and run its migrations")
     return name
 

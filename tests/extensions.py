@@ -40,10 +40,10 @@ class Extension:
 EXTENSIONS = {
     # Without words that the core has for other things: resting rows.
     "schemas": Extension(
-        "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
-        "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/worker/schemas.py",
+        "stator/schemas.py",
         r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas)$"
-        r"|stator\.schemas|^resting_?schemas?$|(worker|db)\.resting",
+        r"|stator\.schemas|^resting_?schemas?$|extensions\.schemas",
+        tests="tests/stator/test_schemas* tests/stator/admin/test_all_schemas.py tests/citus/test_schemas.py",
     ),
     # Without words that the core has for other things: a place in a line or a table.
     "slices": Extension(
@@ -218,6 +218,9 @@ SURFACES = (
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
     "stator/rows/unlocks.py stator/rows/retry_at_rate.py stator/rows/record_tables.py tasks/testing.py"
 )
+
+# The extensions that are deleted for the name of several together, or of a part.
+TOGETHER = {"scopes": ("schemas", "slices"), "watches": ("related",), "waits": ("related",)}
 
 
 def matches(path: str, patterns: str) -> bool:

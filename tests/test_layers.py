@@ -14,12 +14,12 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "asynchronous conf explain migration_operations models querysets rows schemas scopes signals "
+    1: "asynchronous conf explain migration_operations models querysets rows scopes signals "
     "statements strict_fence table_operations",
     2: "adoption db",
     3: "batteries claims runner seams undo worker",
     4: "admin admin_site answering apps checks citus commands extensions management metrics overview pytest_plugin "
-    "templatetags terminal testing testing_graph urls views",
+    "schemas templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -65,7 +65,7 @@ LOADED_BY_NAME = {
     # The settings of this very process.
     ("extensions.isolation.surroundings", "module"),
     # The function that the setting SCHEMAS names.
-    ("worker.schemas", "schemas"),
+    ("extensions.schemas.served", "schemas"),
 }
 
 # Where statements of our own are sent to a database, and why the ORM does not do.
@@ -74,7 +74,6 @@ WITH_SQL = {
     "citus": "adds columns, and makes databases for tests",
     "checks.databases": "asks the server for what it knows of itself",
     "commands.doctor.servers": "the same, on each node of a cluster",
-    "commands.doctor.structures": "the same, in many schemas",
     "commands.doctor.tables": "the same",
     "extensions.steps.attempt": "inserts what is selected from the row of a claim",
     "commands.statements": "sends one that finds nothing in place of those that write",
@@ -82,10 +81,10 @@ WITH_SQL = {
     "rows.reports": "copies what rows are, by the server, before they are changed",
     "rows.life_ends": "asks which records rows have that are about to be deleted",
     "rows.column_guard": "asks the server what time it is",
+    "extensions.schemas": "asks the server for its schemas, and their tables and columns",
     "extensions.slices": "asks Citus which tables it has distributed, and finds slices",
     "extensions.partitions": "reads, makes and drops partitions",
     "migration_operations": "drops a trigger",
-    "schemas": "asks the server for its schemas and their tables",
     "strict_fence": "makes a trigger",
     "worker.startup": "looks at tables before anything is claimed",
     "rows.wakeup": "NOTIFY",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.extensions import APPS, EXTENSIONS, ROOT, own_files
+from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
@@ -25,6 +25,8 @@ PASSES = (
     "pauses",
     "progress",
     "related",
+    "schemas",
+    "scopes",
     "shadow",
     "slices",
     "steps",
@@ -33,9 +35,6 @@ PASSES = (
     "tracing",
     "views",
 )
-
-# Parts of an extension that go with it.
-PARTS = {"watches": "related", "waits": "related"}
 
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
@@ -132,8 +131,8 @@ def copied(keep: bool) -> Iterator[Path]:
 
 
 def with_dependents(name: str) -> list[str]:
-    """Return an extension and the ones that import it or are said to need it."""
-    going = [name]
+    """Return an extension, or those that a name stands for, and the ones that import it or are said to need it."""
+    going = [*TOGETHER.get(name, (name,))]
     for each in going:
         needs = [other for other, extension in EXTENSIONS.items() if each in extension.needs.split()]
         folder = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{each}\b")
@@ -162,7 +161,7 @@ def delete(folder: Path, name: str) -> None:
 
 def fault(folder: Path, name: str, tests: bool) -> str:
     """Return in one line why the rest does not stand; empty if it does."""
-    of_queue = EXTENSIONS[name].of_queue
+    of_queue = any(EXTENSIONS[each].of_queue for each in TOGETHER.get(name, (name,)))
     if of_queue:
         shutil.rmtree(folder / "tasks")
         (folder / "orders" / "migrations").mkdir(parents=True)
@@ -178,9 +177,10 @@ def fault(folder: Path, name: str, tests: bool) -> str:
 
 
 def _failed_tests(folder: Path, name: str) -> str:
-    extension = EXTENSIONS.get(name)
-    away = [f"--ignore-glob={folder}/{pattern}" for pattern in (extension.tests.split() if extension else [])]
-    away += [f"--ignore-glob={folder}/tests/extensions/{each}" for each in with_dependents(name)]
+    going = with_dependents(name)
+    away = [f"--ignore-glob={folder}/tests/extensions/{each}" for each in going]
+    named = (EXTENSIONS[each].tests.split() for each in going if each in EXTENSIONS)
+    away += [f"--ignore-glob={folder}/{pattern}" for patterns in named for pattern in patterns]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/stator", "tests/tasks", "-m", "not tools", *away]
     environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
@@ -193,7 +193,7 @@ def _environment() -> dict[str, str]:
 
 def try_without(name: str, *, tests: bool = False, keep: bool = False) -> str:
     """Delete an extension from a copy; return in one line why the rest does not stand, empty if it does."""
-    if not own_files(name):
+    if not all(map(own_files, TOGETHER.get(name, (name,)))):
         return "it has no file of its own, so it is part of the core"
     with copied(keep) as folder:
         if keep:
@@ -210,15 +210,16 @@ def main() -> int:
     for flag in ("tests", "keep", "list"):
         parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
-    if unknown := [name for name in given.names if name not in (*EXTENSIONS, *PARTS)]:
+    if unknown := [name for name in given.names if name not in (*EXTENSIONS, *TOGETHER)]:
         parser.error(f"{unknown[0]} is no extension; bin/without --list names them")
     if given.list:
-        for name in EXTENSIONS:
-            print(f"{'passes' if name in PASSES else '':8}{name:16}{len(own_files(name)):3} files")
+        for name in (*EXTENSIONS, *TOGETHER):
+            count = sum(len(own_files(each)) for each in TOGETHER.get(name, (name,)))
+            print(f"{'passes' if name in PASSES else '':8}{name:16}{count:3} files")
         return 0
     failed = 0
     for name in given.names or EXTENSIONS:
-        why = try_without(PARTS.get(name, name), tests=given.tests, keep=given.keep)
+        why = try_without(name, tests=given.tests, keep=given.keep)
         print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:200]}", flush=True)
         failed |= bool(why) and (bool(given.names) or name in PASSES)
     return int(failed)

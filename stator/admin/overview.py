@@ -29,7 +29,7 @@ from stator.rows.actions import Action
 from stator.rows.clock import local_now
 from stator.rows.meta import by_database, managed
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
-from stator.schemas import in_schema
+from stator.scopes import entering
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
@@ -92,7 +92,7 @@ class OverviewAdmin(KeptAdmin):
                 return self._schemas(request, around)
             if schema not in schemas_of(managed(StatorModel.subclasses)):
                 raise Http404(f"{schema!r} is not among the schemas that workers serve")
-        with in_schema(schema):
+        with entering(schema):
             if request.method == "POST":
                 return self._retry(request)
             context = self._context(request, schema)

@@ -15,8 +15,7 @@ from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.dates import wrong_dates
 from stator.rows.meta import graph_of, options_of
 from stator.rows.spread import spread_field
-from stator.schemas import named
-from stator.scopes import entered
+from stator.scopes import entered, named
 from stator.statements import Statement, joined, selecting
 from stator.texts import bounded, text_of
 

@@ -6,7 +6,6 @@ Problems are looked for in the schemas whose figures say that there may be some,
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -25,10 +24,10 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
-from stator.scopes import Scope, path_in_use
+from stator.scopes import PATHS, Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
 from stator.texts import COUNTED, counted, listed, told
-from stator.worker.schemas import find_scopes
+from stator.worker.serving import Served
 from stator.worker.startup import Scopes, Unusable
 
 # Schemas whose problems are looked for, by a command and by a page; and the most that a problem names.
@@ -83,10 +82,11 @@ class SchemaFigures:
 class InSchemas:
     """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
 
-    ``odd``: the schemas with signs of problems that kinds know. ``left_out``: why schemas are not
-    served, by name. ``filled``: the schemas with objects.
+    ``served``: what has found them. ``odd``: the schemas with signs of problems that kinds know. ``left_out``: why
+    schemas are not served, by name. ``filled``: the schemas with objects.
     """
 
+    served: Served
     found: dict[Scope, dict[str, SchemaFigures]]
     alone: list[Scope]
     models: dict[Scope, list[type[StatorModel]]] = field(default_factory=dict)
@@ -129,32 +129,28 @@ class InSchemas:
 
 def works_in_schemas(using: str = "default") -> bool:
     """Return whether the setting names schemas, and neither a command nor a package has chosen one of them."""
-    return bool(load_settings().SCHEMAS) and path_in_use(connections[using]) in ("", "public")
+    return PATHS.served([], None, None) is not None and path_in_use(connections[using]) in ("", "public")
 
 
 def schemas_of(models: list[type[StatorModel]]) -> set[str]:
     """Return the names of the schemas of the setting that have tables of the models."""
-    return {scope.path for scope in _scopes(models, None)[0]}
+    return {scope.path for scope in _find(models, None)[1]}
 
 
 def scopes_with(model: type[StatorModel], pk: object, using: str) -> list[Scope]:
     """Return the schemas of the setting that have an object with this key; raise as :func:`in_schemas`."""
-    scopes = _scopes([owner_of(model)], using)[0]
+    served, scopes, _ = _find([owner_of(model)], using)
     sought = existing(OperatorQuerySet(model, using=using).filter(pk=pk))
-    found = _resting().read_in_each(using, [scope.path for scope in scopes], Statement.of("SELECT ", sought))
+    found = served.read(using, [scope.path for scope in scopes], Statement.of("SELECT ", sought))
     return [scope for scope in scopes if found.get(scope.path, (False,))[0]]
 
 
-def _scopes(models: list[type[StatorModel]], using: str | None) -> tuple[Scopes, dict[str, str]]:
-    scopes, left_out = find_scopes(models, using, load_settings().SCHEMAS)
-    if not scopes:
+def _find(models: list[type[StatorModel]], using: str | None) -> tuple[Served, Scopes, dict[str, str]]:
+    served: Served | None = PATHS.served(models, using, None)
+    scopes, left_out = served() if served else (Scopes(), dict[str, str]())
+    if served is None or not scopes:
         raise Unusable(next(iter(left_out.values()), "there are no schemas"))
-    return scopes, left_out
-
-
-def _resting() -> Any:
-    # Imported here, because it needs psycopg.
-    return import_module("stator.db.resting")
+    return served, scopes, left_out
 
 
 def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *, with_signs: bool = True) -> InSchemas:
@@ -162,16 +158,15 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
 
     ``with_signs``: also look for signs of problems, which takes as long as the figures.
     """
-    scopes, left_out = _scopes(list(models), using)
-    resting = _resting()
+    served, scopes, left_out = _find(list(models), using)
     models_in: dict[Scope, list[Any]] = {scope: list(tables) for scope, tables in scopes.items()}
     found = {scope: {model._meta.label: SchemaFigures() for model in there} for scope, there in models_in.items()}
     workers, odd, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
     for alias in {scope.alias for scope in scopes}:
         group = {scope: tables for scope, tables in scopes.items() if scope.alias == alias}
-        for kinds, some in resting.by_filled(alias, group).items():
+        for kinds, some in served.by_filled(alias, group).items():
             statement = _statement(alias, kinds, with_signs)
-            answers = resting.read_in_each(alias, [scope.path for scope in some], statement)
+            answers = served.read(alias, [scope.path for scope in some], statement)
             filled.update(some if kinds else ())
             for scope in some:
                 workers[scope], is_odd, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
@@ -179,7 +174,7 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
                 for at, model in enumerate(kinds):
                     found[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
     alone = [scope for scope, live in workers.items() if not live]
-    return InSchemas(found, alone, models_in, odd, left_out, filled)
+    return InSchemas(served, found, alone, models_in, odd, left_out, filled)
 
 
 def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":

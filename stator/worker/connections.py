@@ -12,7 +12,7 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import capabilities_of
-from stator.schemas import is_prepared_by_backend
+from stator.scopes import PATHS
 
 # libpq's PQTRANS_IDLE, spelled out because psycopg is optional.
 IDLE = 0
@@ -24,8 +24,6 @@ SESSION_STATEMENT = re.compile(
     r"|CREATE\s+((LOCAL|GLOBAL)\s+)?TEMP|LOCK\s+TABLES\b|USE\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# Backends for schemas send it before each statement.
-SEARCH_PATH = re.compile(r"SET search_path\b")
 SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?|get_lock)\s*\(", re.IGNORECASE)
 # Seconds without use after which a connection is checked: the server, or something on the way to it, may have ended it.
 RESTED = 1.0
@@ -146,7 +144,7 @@ def _note_session_change(
     connection = context["connection"]
     # psycopg composes statements of parts.
     text = sql if isinstance(sql, str) else sql.as_string(connection.connection) if hasattr(sql, "as_string") else ""
-    is_own = is_prepared_by_backend(connection) and SEARCH_PATH.match(text)
-    if (changes_session(text) and not is_own) or (BEGIN.match(text) and not _knows_transactions(connection)):
+    changes = changes_session(text) and not PATHS.finds(connection, text)
+    if changes or (BEGIN.match(text) and not _knows_transactions(connection)):
         connection._stator_session_changed = True
     return execute(sql, params, many, context)

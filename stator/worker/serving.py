@@ -1,7 +1,9 @@
 """Which scopes a worker serves: on an ordinary site each of its databases, all the time."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from stator.db.values import Row
 from stator.scopes import Scope
 from stator.statements import Statement
 from stator.worker.outage import Outages
@@ -47,8 +49,20 @@ class Served(Protocol):
 
     def __call__(self) -> tuple[Scopes, dict[str, str]]: ...
 
+    def scopes(self) -> Scopes:
+        """Return the scopes to serve; raise :class:`Unusable` without any."""
+
     def follow(self) -> None:
         """Prepare the process, before its threads open connections."""
 
     def serving(self, worker: Any, scopes: Scopes) -> Serving:
         """Return how a worker serves them."""
+
+    def read(self, alias: str, paths: Sequence[str], statement: Statement) -> dict[str, Row]:
+        """Return the row that a statement finds on each path, without those where it cannot be sent."""
+
+    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Any], ...], list[Scope]]:
+        """Return scopes by the models that may have rows there."""
+
+    def alike(self, alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:
+        """Return scopes of a database in groups with the same tables, the largest group first."""

@@ -8,9 +8,10 @@ from django.db import connections, transaction
 
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.resting import MAX_REST, rests
 from stator.db.session import send
-from stator.schemas import current_schema, in_schema, is_prepared_by_backend
+from stator.extensions.schemas.looks import MAX_REST, rests
+from stator.extensions.schemas.paths import is_prepared_by_backend
+from stator.schemas import current_schema, in_schema
 from tests.processes import events, wait_until
 from tests.projects import temporary_project
 from tests.stator.making import LEASED, ago, change, operations_of, put

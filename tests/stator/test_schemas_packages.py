@@ -128,11 +128,12 @@ RESTING = """
 from crm.models import schema_context
 from django.core.management import call_command
 from shop.models import Parcel
-from stator.worker import resting, startup
+from stator.extensions.schemas import resting
+from stator.worker import startup
 for name in ("acme", "city"):
     with schema_context(name):
         Parcel.objects.create(name=f"{name} late")
-startup.FEW_PLACES = resting.FEW_PLACES = 1
+startup.FEW_SCOPES = resting.FEW_SCOPES = 1
 call_command("runstator", until_idle=True)
 """
 

@@ -13,13 +13,12 @@ from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
-from stator.commands.doctor.structures import alike
 from stator.db.looks import bounded
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
 from stator.overview.schemas import MAX_LOOKED, InSchemas, in_schemas, named, surveyed, works_in_schemas
 from stator.rows.meta import by_database
-from stator.schemas import in_schema
+from stator.scopes import entering
 from stator.texts import counted, one_line
 from stator.worker.startup import Unusable
 
@@ -126,10 +125,10 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
 
 def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
     """Yield the results of the checks of tables, in one schema of each structure."""
-    structures = alike(alias, (scope for scope in known.found if scope.alias == alias))
+    structures = known.served.alike(alias, (scope for scope in known.found if scope.alias == alias))
     for same in structures[:MAX_STRUCTURES]:
         names = tuple(scope.path for scope in same)
-        with in_schema(names[0]):
+        with entering(names[0]):
             usable, complete = tables.usable(alias, known.models[same[0]])
             for one in (usable, *(_of_all_tables(alias, complete) if complete else ())):
                 yield replace(one, sentence=f"in {named(names)}: {one.sentence}", schemas=names)

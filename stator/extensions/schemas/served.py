@@ -1,7 +1,7 @@
 """The schemas of PostgreSQL that a worker serves: which the setting names, and which of them have tables."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,10 +12,13 @@ from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from stator.capabilities import capabilities_of
-from stator.conf import Settings, wrong_schemas
+from stator.conf import load_settings, wrong_schemas
+from stator.db.values import Row
+from stator.extensions.schemas import structures
+from stator.extensions.schemas.paths import follow_connections, tables_in
 from stator.rows.meta import by_database
-from stator.schemas import follow_connections, tables_in
-from stator.scopes import Scope
+from stator.scopes import PATHS, Scope
+from stator.statements import Statement
 from stator.texts import one_line
 from stator.worker.serving import Serving
 from stator.worker.startup import OWN, Scopes, Unusable, patiently
@@ -33,14 +36,6 @@ class ServedSchemas:
     models: Sequence[type[Model]]
     alias: str | None
     schemas: Schemas
-
-    @classmethod
-    def of(
-        cls, models: Sequence[type[Model]], alias: str | None, chosen: Schemas | None, settings: Settings
-    ) -> "ServedSchemas | None":
-        """Return those that were chosen, else those of the setting; None if there are none."""
-        schemas: Schemas = settings.SCHEMAS if chosen is None else chosen
-        return cls(models, alias, schemas) if schemas else None
 
     def __call__(self) -> tuple[Scopes, dict[str, str]]:
         return find_scopes(self.models, self.alias, self.schemas)
@@ -61,9 +56,38 @@ class ServedSchemas:
 
     def serving(self, worker: Any, scopes: Scopes) -> Serving:
         """Return how a worker serves them."""
-        # Imported here, as the listener, because it needs psycopg.
-        serving: Serving = import_module("stator.worker.resting").Resting(worker, scopes, self)
+        serving: Serving = import_module("stator.extensions.schemas.resting").Resting(worker, scopes, self)
         return serving
+
+    def read(self, alias: str, paths: Sequence[str], statement: Statement) -> dict[str, Row]:
+        """Return the row that a statement finds in each schema, without those where it cannot be sent."""
+        found: dict[str, Row] = _looks().read_in_each(alias, paths, statement)
+        return found
+
+    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Any], ...], list[Scope]]:
+        """Return scopes by the models that may have rows there."""
+        found: dict[tuple[type[Any], ...], list[Scope]] = _looks().by_filled(alias, scopes)
+        return found
+
+    def alike(self, alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:
+        """Return scopes of a database in groups with the same tables, the largest group first."""
+        return structures.alike(alias, scopes)
+
+
+def _looks() -> Any:
+    # Imported when it is used, as resting and the listener, because it needs psycopg.
+    return import_module("stator.extensions.schemas.looks")
+
+
+def served(models: Sequence[type[Model]], alias: str | None, chosen: Schemas | None) -> ServedSchemas | None:
+    """Return the schemas that were chosen, else those of the setting; None if there are none."""
+    schemas: Schemas = load_settings().SCHEMAS if chosen is None else chosen
+    return ServedSchemas(models, alias, schemas) if schemas else None
+
+
+def connect() -> None:
+    """Let workers serve schemas, and pages and commands look into them."""
+    PATHS.served = served
 
 
 def find_scopes(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Scopes, dict[str, str]]:

@@ -16,8 +16,8 @@ from stator.db.probe import Alike, coming
 from stator.db.retry import is_of_remote, is_of_schema, suspends
 from stator.db.session import send, send_many
 from stator.db.values import Row
+from stator.extensions.schemas.paths import path_of
 from stator.graph.durations import seconds_of
-from stator.schemas import path_of
 from stator.scopes import Scope
 from stator.statements import Statement, existing, first, joined
 

@@ -19,7 +19,7 @@ from django.db.models import Model
 from stator.db import operations_in
 from stator.db.interface import Operations
 from stator.db.locks import limit_waits
-from stator.db.resting import MAX_REST, by_filled, end_session, rests, write_in_each, written_since
+from stator.extensions.schemas.looks import MAX_REST, by_filled, end_session, rests, write_in_each, written_since
 from stator.scopes import Scope
 from stator.statements import Statement
 from stator.worker.lanes import lanes_of
