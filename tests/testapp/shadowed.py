@@ -29,7 +29,7 @@ class MailingGraph(StateGraph):
 
 
 class Flyer(StatorModel):
-    """All states are in shadow."""
+    """All states are in shadow. Some are told by the text, as the old code writes it."""
 
     text = models.CharField(max_length=100, default="Dear Ada")
     state = StateField(MailingGraph)
@@ -37,6 +37,7 @@ class Flyer(StatorModel):
     class StatorMeta:
         history = True
         shadow = True
+        adopts = {"sending": models.Q(text="on its way"), "void": models.Q(text__in=["on its way", "thrown away"])}
 
 
 class Leaflet(StatorModel):

@@ -13,7 +13,7 @@ from operator import or_
 from time import monotonic
 from typing import Any, NamedTuple
 
-from django.db.models import Case, F, IntegerField, Min, Model, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, F, IntegerField, Min, Model, Q, QuerySet, Value, When
 
 from stator.commands.intents import ATTEMPTED, RENAMED, Intent, intents
 from stator.db.interface import Operations
@@ -22,6 +22,7 @@ from stator.extensions.shadow.models import ShadowLine
 from stator.rows.clock import Now
 from stator.rows.keys import key_names, keys_in, keys_of
 from stator.rows.locking import most_keys
+from stator.rows.meta import option_of
 from stator.statements import is_one_of
 
 # Keys of a part of the table, of which most may be of objects that are done; lines and objects of one statement.
@@ -104,7 +105,7 @@ def _look_at_rows(operations: Operations, walk: Walk) -> None:
     with operations.reading():
         [last] = keys_in(in_order[KEYS - 1 : KEYS]) or [None]
         part = rest if last is None else rest.filter(pk__lte=last)
-        found = list(_judged(operations, part.filter(_watched(operations))))
+        found = list(_judged(operations, _to_watch(operations, part)))
     for start in range(0, len(found), AT_ONCE):
         _open_lines(operations, found[start : start + AT_ONCE])
     walk.key = last
@@ -128,12 +129,19 @@ def _judged(operations: Operations, rows: QuerySet[Model]) -> Iterator[Judged]:
         default=Value(len(found)), output_field=IntegerField(),
     )  # fmt: skip
     since = [Now() if each.since is None else each.since for each in found]
-    for pk, value, place, now, *times in rows.order_by().values_list("pk", column.name, number, Now(), *since):
-        meant = found[place] if place < len(found) else None
+    columns: list[Any] = ["pk", column.name, _adopted(operations), number, Now(), *since]
+    for pk, value, adopted, place, now, *times in rows.order_by().values_list(*columns):
+        source = column.name_of(value)
+        meant = found[place] if place < len(found) and adopted in ("", source) else None
         act = _act(column.declared, meant) if meant else ""
-        yield Judged(
-            str(pk), column.name_of(value), act, meant.to if meant else "", times[place] if meant else None, now
-        )
+        yield Judged(str(pk), adopted or source, act, meant.to if meant else "", times[place] if meant else None, now)
+
+
+def _adopted(operations: Operations) -> Case:
+    """Return the state that a row has by ``StatorMeta.adopts``, by the columns that the old code writes; or ""."""
+    adopts = option_of(operations.model, "adopts") or {}
+    said = (When(where, then=Value(str(state))) for state, where in adopts.items())
+    return Case(*said, default=Value(""), output_field=CharField())
 
 
 def _intents(operations: Operations) -> list[Intent]:
@@ -143,10 +151,14 @@ def _intents(operations: Operations) -> list[Intent]:
     return [each for each in found if each.source in left or (each.what == RENAMED and each.to in left)]
 
 
-def _watched(operations: Operations) -> Q:
-    """Return a filter for the rows in shadow that will leave their state, by whatever moves them."""
-    rest = Q(**operations.state_field.among(_left_again(operations)))
-    return reduce(or_, (each.where for each in _intents(operations)), rest)
+def _to_watch(operations: Operations, rows: QuerySet[Model]) -> QuerySet[Model]:
+    """Return the rows in shadow that will leave their state, by whatever moves them."""
+    left_again = _left_again(operations)
+    rest = Q(**operations.state_field.among(left_again))
+    watched = rows.filter(reduce(or_, (each.where for each in _intents(operations)), rest))
+    if not option_of(operations.model, "adopts"):
+        return watched
+    return watched.alias(stator_adopted=_adopted(operations)).filter(stator_adopted__in=["", *left_again])
 
 
 def _left_again(operations: Operations) -> list[str]:

@@ -238,6 +238,26 @@ class TestLines:
             put_in_shadow(Leaflet, Leaflet.StatorMeta.shadow)
         assert not lines()
 
+    def test_state_that_old_columns_tell_counts_as_a_move(self):
+        flyer = put(Flyer, state="queued", state_changed=ago(90))
+        looked()
+        change(flyer, text="on its way")
+        looked()
+        change(flyer, text="thrown away")
+        looked()
+
+        first, second = lines(object_pk=str(flyer.pk))
+        assert (first.source, first.act, first.moved_to) == ("queued", "handle_queued", "sending")
+        assert (second.source, second.act, second.moved_to) == ("sending", "", "void")
+        assert stored()[0]["state"] == "queued"
+
+    def test_objects_that_are_done_by_old_columns_have_no_lines(self):
+        put(Flyer, state="queued", text="thrown away")
+        flyer = put(Flyer, state="queued", text="on its way")
+        looked()
+        [line] = lines()
+        assert (line.object_pk, line.source, line.act) == (str(flyer.pk), "sending", "")
+
     def test_table_and_lines_are_read_part_by_part(self, monkeypatch, django_assert_max_num_queries):
         monkeypatch.setattr("stator.extensions.shadow.watch.KEYS", 3)
         monkeypatch.setattr("stator.extensions.shadow.watch.AT_ONCE", 2)
