@@ -3,86 +3,111 @@
 import pytest
 from django.db import connection
 
-from stator.models import ShadowLine
-from tests.processes import wait_until
+from stator.models import History, ShadowLine, Stats
+from tests.commanding import asked
+from tests.faults.fleet import Fleet
+from tests.processes import WorkerProcess, wait_until
+from tests.stator.extensions.shadow.writes import counted_writes
 from tests.stator.making import ago, put, raw
 from tests.stator.running import work
-from tests.testapp.shadowed import Flyer
+from tests.testapp.shadowed import Flyer, Leaflet
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-TABLE = Flyer._meta.db_table
-EVENTS = ("INSERT", "UPDATE", "DELETE")
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 
-def several():
-    for state, seconds in [("queued", 90), ("sending", 7200), ("sent", 7200), ("returned", 0), ("void", 0)] * 20:
-        put(Flyer, state=state, text="", state_changed=ago(seconds))
+def made(model, *kinds):
+    """Rows in these states since so many seconds."""
+    rows = [put(model, state=state, text="", state_changed=ago(seconds)) for state, seconds in kinds]
+    # The server counts what a connection has written when that has ended.
+    connection.close()
+    return [row.pk for row in rows]
 
 
-def execute(*statements):
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
+def test_worker_writes_no_row_and_sees_each_move_of_the_old_code():
+    kinds = [("queued", 90), ("sending", 7200), ("sent", 7200), ("returned", 0), ("void", 0)] * 20
+    with counted_writes(Flyer) as since_before:
+        made(Flyer, *kinds)
+        wait_until(lambda: since_before()[0] == 100)
+    with counted_writes(Flyer) as written:
+        work(Flyer)
+        assert Flyer.objects.filter(state="queued").update(state="sent") == 20
+        work(Flyer)
 
-
-@pytest.mark.postgresql
-def test_server_counts_no_write_by_workers_and_one_for_each_of_the_old_code():
-
-    def counted():
+        assert ShadowLine.objects.filter(moved_to="sent").count() == 20
         connection.close()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(
-                "SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del FROM pg_stat_user_tables WHERE relname = %s",
-                [TABLE],
-            )
-            return cursor.fetchone()
-
-    before = counted()[0]
-    several()
-    # The counts of the connection that has made the rows arrive when it has ended.
-    wait_until(lambda: counted()[0] >= before + 100)
-    inserted, updated, _, deleted = counted()
-
-    work(Flyer)
-    assert Flyer.objects.filter(state="queued").update(state="sent") == 20
-    work(Flyer)
-
-    assert ShadowLine.objects.filter(moved_to="sent").count() == 20
-    wait_until(lambda: counted()[1] >= updated + 20)
-    assert counted()[:2] == (inserted, updated + 20)
-    assert counted()[3] == deleted
+        wait_until(lambda: written()[1] >= 20)
+        assert written() == (0, 20, 0)
 
 
-@pytest.fixture
-def noted():
-    """Triggers that note each write to the table."""
-    execute("CREATE TABLE noted_writes (what varchar(10))")
-    begin = "BEGIN" if connection.vendor == "sqlite" else ""
-    end = "; END" if connection.vendor == "sqlite" else ""
-    execute(
-        *(
-            f"CREATE TRIGGER noted_{event} AFTER {event} ON {TABLE} FOR EACH ROW {begin} "
-            f"INSERT INTO noted_writes VALUES ('{event}'){end}"
-            for event in EVENTS
-        )
-    )
-    yield
-    execute(*(f"DROP TRIGGER noted_{event}" for event in EVENTS), "DROP TABLE noted_writes")
-
-
-@pytest.mark.skipif(connection.vendor == "postgresql", reason="has counters")
-def test_triggers_note_no_write_by_workers(request):
-    several()
-    request.getfixturevalue("noted")
-
-    work(Flyer)
-    assert Flyer.objects.filter(state="queued").update(state="sent") == 20
-    work(Flyer)
-
-    assert ShadowLine.objects.filter(moved_to="sent").count() == 20
+# What a program does that has never heard of workers: one row at a time, each committed.
+OLD_SWEEP = """
+from threading import Event
+from django.db import connection
+for pk, state in {moves}:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT what, COUNT(*) FROM noted_writes GROUP BY what")
-        assert list(cursor.fetchall()) == [("UPDATE", 20)]
-    assert raw(Flyer).count() == 100
+        if state:
+            cursor.execute("UPDATE {table} SET state = %s WHERE id = %s", [state, pk])
+        else:
+            cursor.execute("DELETE FROM {table} WHERE id = %s", [pk])
+    Event().wait(0.02)
+"""
+
+
+def old_sweep(moves):
+    """Run the old code to its end, in a process of its own."""
+    code = OLD_SWEEP.format(moves=moves, table=Leaflet._meta.db_table)
+    with WorkerProcess("--no-imports", "-c", code, command="shell") as process:
+        assert process.wait() == 0, process.output()
+
+
+def groups(data, name):
+    return {(one["source"], one["act"], one["to"]): one["count"] for one in data[name]}
+
+
+def test_a_worker_looks_on_beside_an_old_sweep_until_the_switch_and_after_the_way_back():
+    with counted_writes(Leaflet) as since_before:
+        queued = made(Leaflet, *[("queued", 90)] * 12)
+        late = made(Leaflet, *[("sending", 7200)] * 3)
+        sending = made(Leaflet, *[("sending", 5)] * 3)
+        wait_until(lambda: since_before()[0] == 18)
+    lines = ShadowLine.objects.filter(model_label="testapp.leaflet")
+    fleet = Fleet("testapp.Leaflet", STATOR_SCHEDULE_INTERVAL=0.2)
+    with fleet, counted_writes(Leaflet) as written:
+        fleet.start("--shadow", "testapp.Leaflet")
+        fleet.until(lambda: lines.count() == 18)
+        moves = [(pk, "sent") for pk in queued[:6]] + [(queued[6], "returned"), (sending[0], "sent"), (sending[1], "")]
+        old_sweep(moves)
+        fleet.until(lambda: lines.exclude(ended=0).count() == len(moves))
+        fleet.stop()
+
+        wait_until(lambda: written()[1:] >= (8, 1))
+        assert written() == (0, 8, 1)
+        assert not History.objects.exists()
+        assert not Stats.objects.filter(model_label="testapp.leaflet").exists()
+        data = asked("stator", "shadow", "testapp.Leaflet")
+        assert groups(data, "as_here") == {("queued", "handle_queued", "sent"): 6}
+        assert groups(data, "elsewhere") == {("queued", "handle_queued", "returned"): 1}
+        assert groups(data, "not_here") == {("sending", "", "sent"): 1, ("sending", "", ""): 1}
+        assert groups(data, "not_there") == {
+            ("queued", "handle_queued", ""): 5,
+            ("sending", "times out", "queued"): 3,
+            ("returned", "condition met", "void"): 1,
+        }
+
+        # Without the option, as the model says: workers have what is queued, and the old code the rest.
+        fleet.start()
+        fleet.until(lambda: not raw(Leaflet).filter(state="queued").exists())
+        fleet.stop()
+        assert raw(Leaflet).filter(pk__in=queued[7:], state="sent", state_version=1).count() == 5
+        assert raw(Leaflet).filter(pk__in=late, state="sending", state_version=0).count() == 3
+
+    with counted_writes(Leaflet) as since_before:
+        [back] = made(Leaflet, ("queued", 90))
+        wait_until(lambda: since_before()[0] == 1)
+    with fleet, counted_writes(Leaflet) as written:
+        fleet.start("--shadow", "testapp.Leaflet")
+        fleet.until(lambda: lines.filter(object_pk=str(back), ended=0).exists())
+        fleet.stop()
+        old_sweep([(back, "sent")])
+        wait_until(lambda: written()[1] >= 1)
+        assert written() == (0, 1, 0)
