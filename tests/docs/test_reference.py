@@ -150,7 +150,9 @@ def test_every_metric_is_named_and_no_other() -> None:
 
 
 def test_every_check_is_named() -> None:
-    source = "".join(path.read_text() for path in Path(checks.__file__).parent.glob("*.py"))
+    folder = Path(checks.__file__).parent
+    places = [*folder.glob("*.py"), *(folder.parent / "extensions").rglob("*.py")]
+    source = "".join(path.read_text() for path in places)
     ids = set(re.findall(r"stator\.[EW]\d{3}", source))
     ids |= {f"stator.{code}" for code in re.findall(r'message\("([EW]\d{3})"', source)}
     ids |= {f"stator.W{number}" for number in re.findall(r"yield (\d{3}),", source)}
