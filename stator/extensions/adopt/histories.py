@@ -113,7 +113,7 @@ def _read(target: Target, table: _Table, using: str, most: int, seconds: float) 
     elif second == "serialized_data":
         pairs = _moves((key, value) for key, text in found for value in _serialized(target, text))
     elif table.columns[0].startswith(tuple(name.format("") for name in BEFORE)):
-        pairs = Counter((old, new) for old, new in found if old != new)
+        pairs = Counter((_value(target, old), _value(target, new)) for old, new in found if old != new)
     else:
         pairs = _moves(found)
     return HistoryLook(label, table.how, len(found), whole, dict(pairs.most_common()))
@@ -159,7 +159,7 @@ def _json(given: object) -> object:
 
 
 def _value(target: Target, given: object) -> Stored:
-    """Return a value as the column has it: logs in JSON have the text of a number, and of nothing."""
+    """Return a value as the column has it: logs have the text of a number, and those in JSON that of nothing."""
     if given in (None, "None"):
         return None
     try:

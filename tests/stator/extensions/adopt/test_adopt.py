@@ -61,6 +61,15 @@ class SavedVersion(models.Model):
     content_type = models.ForeignKey(ContentType, models.CASCADE)
     object_id = models.CharField(max_length=191)
     serialized_data = models.TextField()
+
+
+class StateLog(models.Model):
+    # The columns of django-fsm-log: texts, whatever the column of the state has.
+    content_type = models.ForeignKey(ContentType, models.CASCADE)
+    object_id = models.PositiveIntegerField()
+    source_state = models.CharField(max_length=255, null=True)
+    state = models.CharField(max_length=255)
+    transition = models.CharField(max_length=255)
 """
 
 SEND = """
@@ -128,6 +137,7 @@ AuditEntry.objects.create(content_type=other, object_id=1, changes={"status": ["
 for status in ("sending", "new"):
     text = '[{"fields": {"status": "%s", "total": 1}}]' % status
     SavedVersion.objects.create(content_type=kind, object_id=str(first.pk), serialized_data=text)
+StateLog.objects.create(content_type=other, object_id=1, source_state="2", state="0", transition="deliver")
 """
 
 
@@ -180,6 +190,7 @@ def test_report_has_the_moves_that_other_tables_have_recorded(project):
         "shop.InvoiceMove": [["sent", "failed", 1]],
         "shop.AuditEntry": [["failed", "new", 1]],
         "shop.SavedVersion": [["sending", "new", 1]],
+        "shop.StateLog": [],
     }
 
 
@@ -224,6 +235,13 @@ def test_states_of_numbers_are_named_by_their_constants(project):
     graph = asked(project, "shop.Mail.status")["graph"]
     assert [(each["name"], each["value"]) for each in graph["states"]] == [("sent", 0), ("failed", 1), ("queued", 2)]
     assert graph["initial"] == "queued"
+
+
+def test_logs_with_texts_are_of_a_column_with_numbers(project):
+    found = asked(project, "shop.Mail.status")
+    moves = {each["label"]: each["moves"] for each in found["histories"]}
+    assert moves["shop.StateLog"] == [[2, 0, 1]]
+    assert [state["value"] for state in found["graph"]["states"]] == [0, 1, 2]
 
 
 def test_report_for_people_has_the_same(project):
