@@ -29,6 +29,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
+from stator.rows.state_column import state_field
 from stator.rows.workers import live_workers
 from stator.texts import COUNTED
 
@@ -292,7 +293,9 @@ def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> dict[str, ob
     using, label = router.db_for_write(owner), owner._meta.label_lower
     return {
         "stator_notices": [notice for further in NOTICES for notice in further(model_admin, request)],
-        "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
+        "stator_unserved": not (
+            state_field(owner).is_left or any(worker.serves(label) for worker in live_workers(using))
+        ),
         # Not only worker processes may serve the objects; the overview and their pages say whether anything does.
         "stator_has_others": knows_own_workers(label),
     }

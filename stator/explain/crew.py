@@ -18,12 +18,13 @@ class Crew:
 
     ``served``: for how many seconds without a gap there was one, up to now; 0 without a live one. What has waited for
     longer has waited for a worker to be started.
-    ``known``: False if the table of workers could not be read.
+    ``known``: False if the table of workers could not be read. ``left``: the states that each of them leaves alone.
     """
 
     live: int = 0
     served: float = 0.0
     known: bool = True
+    left: frozenset[str] = frozenset()
 
     @property
     def is_missing(self) -> bool:

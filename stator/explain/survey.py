@@ -16,7 +16,7 @@ from stator.graph.durations import longest, span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
 from stator.rows.news import HowFar
-from stator.rows.versions import Version
+from stator.rows.versions import Version, left_by
 from stator.rows.workers import Worker
 from stator.texts import COUNTED
 
@@ -255,9 +255,11 @@ class Workers:
     def crew(self, label: str) -> Crew:
         """Return the workers that serve a model."""
         serving = [one for one in self.processes if label in one.worker.models]
-        live = sum(one.status == "alive" for one in serving)
+        alive = [one.worker for one in serving if one.status == "alive"]
+        live = len(alive)
         lives = ((one.heard + one.since, 0.0 if one.status == "alive" else one.heard) for one in serving)
-        return Crew(live, served_for(lives) if live else 0.0, Worker._meta.label_lower not in self.unread)
+        served = served_for(lives) if live else 0.0
+        return Crew(live, served, Worker._meta.label_lower not in self.unread, left_by(alive, label))
 
     @property
     def missed(self) -> list[WorkerStatus]:

@@ -16,7 +16,7 @@ from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.news import NEWS
 from stator.rows.process_exits import exits_in
-from stator.rows.versions import GRAPHS
+from stator.rows.versions import GRAPHS, LEFT
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
@@ -37,7 +37,7 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
-    published = {"replaced": F("published__replaced"), "deaf": F("published__deaf"), "graphs": GRAPHS}
+    published = {"replaced": F("published__replaced"), "deaf": F("published__deaf"), "graphs": GRAPHS, "left": LEFT}
     read = rows.with_status().annotate(**published).defer("published")
     workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)

@@ -8,12 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
 
 from django.db.models import F, Model
 
 from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
 from stator.rows.meta import graph_of
+from stator.rows.state_column import state_field
 from stator.rows.workers import Worker, live_workers
 from stator.texts import listed
 
@@ -22,8 +25,8 @@ MAX_CHARACTERS = 60_000
 
 HERE = "this process"
 
-# What each worker of a fleet has to be read with.
-GRAPHS = F("published__stator__graphs")
+# What each worker of a fleet has to be read with; and what its survey reads, the states that it leaves to other code.
+GRAPHS, LEFT = F("published__stator__graphs"), F("published__stator__left")
 
 # The states of a graph by name, each with its fingerprint.
 States = Mapping[str, str]
@@ -46,13 +49,24 @@ class Version:
         return [*self.workers, *([HERE] if self.here else [])]
 
 
-def graphs_published(graphs: Mapping[str, type[StateGraph]]) -> dict[str, object]:
-    """Return what a worker publishes about its graphs, given by the label of their models."""
+def graphs_published(
+    graphs: Mapping[str, type[StateGraph]], left: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> dict[str, object]:
+    """Return what a worker publishes about its graphs, and the states that it leaves, by the label of their models."""
     states = {label: dict(fingerprints(graph)) for label, graph in sorted(graphs.items())}
     told: dict[str, object] = {"graphs": {label: fingerprint(each) for label, each in states.items()}}
     if sum(len(name) + len(each) + 8 for some in states.values() for name, each in some.items()) <= MAX_CHARACTERS:
         told["states"] = states
+    if some := {label: sorted(names) for label, names in left.items() if names}:
+        told["left"] = some
     return {"stator": told}
+
+
+def left_by(workers: Iterable[Any], label: str) -> frozenset[str]:
+    """Return the states of a model that each of these workers leaves to other code, if they were read with ``LEFT``."""
+    published = (worker.left if isinstance(worker.left, dict) else {} for worker in workers)
+    told: list[frozenset[str]] = [frozenset(left.get(label, ())) for left in published]
+    return frozenset.intersection(*told) if told else frozenset()
 
 
 @dataclass
@@ -69,7 +83,7 @@ class Fleet:
 
     def versions(self, model: type[Model]) -> list[Version]:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""
-        label, own = str(model._meta.label_lower), fingerprints(graph_of(model))
+        label, own = str(model._meta.label_lower), fingerprints(state_field(model).declared)
         here, groups = fingerprint(own), self._groups(label)
         found = [
             Version(_names(workers), self._states.get(workers[0].pk, {}).get(label))

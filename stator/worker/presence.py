@@ -169,8 +169,10 @@ def published_by(worker: Any) -> dict[str, Any]:
 
     ``deaf``: why no notifications arrive, by database. Receivers that fail or say too much are left out.
     """
-    graphs = {operations.label: operations.graph for operations in getattr(worker, "kinds", ())}
-    found = (graphs_published(graphs) if graphs else {}) | replaced()
+    columns = {operations.label: operations.state_field for operations in getattr(worker, "kinds", ())}
+    graphs = {label: column.declared for label, column in columns.items()}
+    left = {label: column.left for label, column in columns.items()}
+    found = (graphs_published(graphs, left) if graphs else {}) | replaced()
     listeners = getattr(worker, "listeners", ())
     if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:
         found["deaf"] = deaf

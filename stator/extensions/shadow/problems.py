@@ -12,6 +12,8 @@ from stator.explain.survey import Surveyed
 from stator.extensions.shadow.options import in_shadow
 from stator.texts import listed
 
+NO_OPTION = "Nothing to do. To have workers move them, start workers without --shadow."
+
 
 def shadow(facts: Facts) -> Iterator[Said]:
     """Say that other code moves the object."""
@@ -19,17 +21,19 @@ def shadow(facts: Facts) -> Iterator[Said]:
 
 
 def _of_model(one: Surveyed) -> Iterator[Problem]:
-    left: Any = in_shadow(one.model)
+    left: Any = in_shadow(one.model) | one.crew.left
     if not left:
         return
+    by_option = bool(one.crew.left - in_shadow(one.model))
     states = [name for name in one.model.state_graph.states if name in left]
     whole = len(states) == len(one.model.state_graph.states)
     what = "workers run nothing" if whole else f"workers run nothing in {listed(states, 5)}"
     looks = "; no live worker looks on" if one.crew.known and not one.live else ""
     yield Problem(
         "",
-        f"{one.model._meta.label} is in shadow: {what}, and record what they would do{looks}",
+        f"in shadow: {what}, and record what they would do{looks}",
         {"states": states},
+        NO_OPTION if by_option else "",
         where=one.label,
         model=one.model._meta.label_lower,
         command=f"manage.py stator shadow {one.label}",
@@ -45,4 +49,5 @@ SHADOW = ProblemKind.of_one(
     level=WARNING,
     rank=90,
     find=of_models(_of_model),
+    covers=lambda one: one.crew.left,
 )

@@ -1,6 +1,7 @@
 """Models in shadow: other code moves their rows, workers run nothing and write down what they would do."""
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
@@ -12,7 +13,9 @@ from stator.extensions.shadow.options import put_in_shadow
 from stator.extensions.shadow.watch import look_at_all
 from stator.models import Depth, History, Stats
 from stator.signals import transitioned, wanted
+from stator.worker.presence import published_by
 from tests.commanding import asked, run
+from tests.stator.admin.overviews import URL, text_of, worker
 from tests.stator.making import LEASED, ago, change, operations_of, put, raw
 from tests.stator.running import hearing, work
 from tests.testapp.models import SyncLine
@@ -345,7 +348,45 @@ class TestWhatIsSaid:
         found = asked("stator", "status", "testapp.Flyer")["troubles"]
         assert [one["code"] for one in found] == ["shadow"]
         assert found[0]["command"] == "manage.py stator shadow testapp.Flyer"
-        assert "Flyer is in shadow: workers run nothing" in run("stator", "status", "testapp.Flyer")
+        assert "testapp.Flyer: in shadow: workers run nothing" in run("stator", "status", "testapp.Flyer")
+
+    def test_list_has_no_word_of_a_missing_worker(self, admin_client):
+        assert "No live worker" not in admin_client.get("/admin/testapp/flyer/").text
+
+
+class TestOfAnotherProcess:
+    """What a process says that has the model as it is, of workers with the option."""
+
+    @pytest.fixture
+    def live(self):
+        """Makes a live worker, which publishes what it has in shadow."""
+
+        def made(number, states):
+            put_in_shadow(SyncLine, states)
+            published = published_by(SimpleNamespace(kinds=[operations_of(SyncLine)]))
+            put_in_shadow(SyncLine, False)
+            worker(
+                id=f"{number:012x}", pid=number, models=["testapp.syncline"], published=published, heartbeat=ago(-600)
+            )  # fmt: skip
+
+        yield made
+        put_in_shadow(SyncLine, False)
+
+    @pytest.fixture(autouse=True)
+    def waiting(self):
+        return put(SyncLine, state_changed=ago(7200), state_next_attempt=ago(7200))
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_status_and_overview_say_shadow_and_neither_late_nor_another_version(self, live, admin_client):
+        live(1, True)
+        assert [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]] == ["shadow"]
+        assert "testapp.SyncLine in shadow: workers run nothing" in text_of(admin_client, URL, "troubles")
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_states_that_one_live_worker_has_are_not_in_shadow(self, live):
+        live(1, True)
+        live(2, False)
+        assert "shadow" not in [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]]
 
 
 class TestRunstator:
