@@ -76,10 +76,10 @@ def _table(target: Target, model: type[Model], using: str) -> _Table | None:
     after = next((name.format(column) for name in AFTER if name.format(column) in fields), None)
     if before and (after or before == "source_state"):
         return _Table(rows, (before, after or "state"), f"{before} and {after or 'state'}")
-    if "serialized_data" in fields:
-        return _Table(rows, (key, "serialized_data"), "versions in JSON")
     if "changes" in fields:
         return _Table(rows, (key, "changes"), "changes in JSON")
+    if "serialized_data" in fields:
+        return _Table(rows, (key, "serialized_data"), "versions in JSON")
     if column in fields and (KEEPS.search(model.__name__) or "history_date" in fields):
         return _Table(rows, (key, column), f"versions of each {target.model.__name__}, in the order of their keys")
     return None

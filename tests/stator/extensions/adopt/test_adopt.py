@@ -55,6 +55,8 @@ class AuditEntry(models.Model):
     content_type = models.ForeignKey(ContentType, models.CASCADE)
     object_id = models.BigIntegerField()
     changes = models.JSONField()
+    # As in django-auditlog, where it is empty unless asked for.
+    serialized_data = models.JSONField(null=True)
 
 
 class SavedVersion(models.Model):
