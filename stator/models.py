@@ -25,6 +25,7 @@ from stator.extensions.limits.models import Limit
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
 from stator.extensions.shadow.models import ShadowLine
+from stator.extensions.stats.models import Depth, Stats
 from stator.extensions.steps.models import Step, steps_of
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
@@ -57,7 +58,6 @@ from stator.rows.reports import Event, History, Report, records_of, reports_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField, state_field, state_name, state_of
-from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
@@ -70,7 +70,7 @@ __all__ = [
     "Action",
     "AdminAction",
     "Before",
-    "Depth",
+    "Depth",  # stator.extensions.stats
     "Estimate",
     "Event",
     "History",
@@ -94,7 +94,7 @@ __all__ = [
     "StateField",
     "StateGraph",
     "StatorModel",
-    "Stats",
+    "Stats",  # stator.extensions.stats
     "Step",  # stator.extensions.steps
     "Survey",
     "Version",

@@ -13,11 +13,11 @@ from stator.db import chores, operations_for, operations_in
 from stator.db.claims import claim_one
 from stator.db.interface import Claim, Ended, Operations, new_worker_id
 from stator.db.transactions import contained
+from stator.extensions.stats.models import Stats
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.meta import by_database, home_of, managed, owner_of
-from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
 from stator.scopes import PATHS, Scope, entering
 from stator.seams import Around
@@ -33,7 +33,12 @@ from stator.worker.serving import Served
 from stator.worker.startup import Scopes, models_by_path
 from stator.worker.worker import Summary, Worker, WorkerOptions
 
-__all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
+__all__ = [
+    "StatorModel",
+    "StatorRunner",
+    "Stats",  # stator.extensions.stats
+    "Summary",
+]
 
 
 @dataclass(eq=False, repr=False)

@@ -91,8 +91,8 @@ EXTENSIONS = {
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|rows\.reports|db\.history",
     ),
     "stats": Extension(
-        "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py stator/db/counted_attempts.py",
-        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|thin|SAMPLE|stator_stats)$|rows\.statistics",
+        "",
+        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|thin|SAMPLE|stator_stats)$",
     ),
     "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
     "model_rules": Extension(""),

@@ -30,14 +30,14 @@ TASK_FLOORS = {
     "extensions.isolation.options queue.actions queue.expressions queue.priorities queue.rules queue.runs "
     "schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker actions.throttles",
-    2: "chores dead_letters diagnosis testing",
+    2: "chores dead_letters diagnosis testing extensions.stats.samples",
     3: "admin api apps commands extensions hooks management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
 FACADES = (
     "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
-    "stator.db.interface", "stator.migration_operations", "tasks.queue.held_claims",
+    "stator.db.interface", "stator.migration_operations", "stator.runner", "tasks.queue.held_claims",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
@@ -104,7 +104,7 @@ ASKS_THE_TIME = {
     "models": "state_age, for people",
     "rows.fields": "whether a start that was given has come; a claim asks the database again",
     "rows.clock": "how far a zone is ahead of UTC, for times that the database tells",
-    "rows.statistics": "the hour and the minute that are counted",
+    "extensions.stats.models": "the hour and the minute that are counted",
     "testing": "is the clock of tests",
 }
 SLEEPS = {

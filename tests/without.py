@@ -29,6 +29,7 @@ PASSES = (
     "scopes",
     "shadow",
     "slices",
+    "stats",
     "steps",
     "tasks_admin",
     "tasks_commands",

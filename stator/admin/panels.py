@@ -15,14 +15,14 @@ from stator.graph.durations import longest, span
 from stator.models import Report, StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
 from stator.overview.flow import Flow, flows
-from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
+from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, moves_in, waits_in
 from stator.overview.looks import Looks
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed
+from stator.rows.readings import READINGS
 from stator.rows.state_column import state_field
-from stator.rows.statistics import Depth, Stats
 from stator.texts import counted, listed, told
 
 # Groups of errors, and stuck objects, that are shown.
@@ -185,7 +185,9 @@ def show(
         with Looks(each.using, [one.model for one in each.models.values()], each.unread) as looks:
             _show_database(shown, each, pages, now, looks)
             if only is not None and only._meta.label_lower in each.models:
-                shown.panel = looks.at(Stats, partial(_panel, each, only, pages, now, period), None)
+                read = READINGS.get("flows")
+                kept = read.model if read else only
+                shown.panel = looks.at(kept, partial(_panel, each, only, pages, now, period), None)
     # After all has been read, so that they name what could not be.
     standing = problems(found)
     shown.rows.sort(key=lambda row: row.label)
@@ -205,7 +207,7 @@ def show(
 
 def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime, looks: Looks) -> None:
     named = _named(found, pages, looks)
-    minutes = looks.at(Depth, partial(minutes_of, found.using, found.models, now), {})
+    minutes = looks.of("minutes", found.models, now, otherwise={})
     for label, one in found.models.items():
         shown.rows.append(ModelRow(one, minutes.get(label, Minutes([None] * MINUTES))))
         shown.stuck += _stuck(one, named[label], pages)

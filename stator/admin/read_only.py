@@ -14,7 +14,7 @@ from stator.admin.inbox import counts, waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Action, Depth, Event, History, Report, Stats, Worker
+from stator.models import Action, Event, History, Report, Worker
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
 from stator.rows.news import how_far
@@ -81,31 +81,6 @@ class OfObjectAdmin(KeptAdmin):
             kept = stored_text(model_of(label), key.strip())
             return queryset.filter(model_label=label.lower(), object_pk=kept), False
         return super().get_search_results(request, queryset, search_term)
-
-
-@admin.register(Stats)
-class StatsAdmin(KeptAdmin):
-    """Attempts per model, hour and edge."""
-
-    list_display = ("hour", "model_label", "source", "to", "handled", "failed", "average", "longest")
-    list_filter = ("hour",)
-    search_fields = ("=model_label",)
-    ordering = ("-hour", "-pk")
-
-    @admin.display(description="average")
-    def average(self, stats: Stats) -> float | None:
-        """Return the average seconds in the state that was left; None if objects stayed."""
-        return round(stats.seconds / stats.handled, 3) if stats.to and stats.handled else None
-
-
-@admin.register(Depth)
-class DepthAdmin(KeptAdmin):
-    """Samples of the queue's depth."""
-
-    list_display = ("minute", "model_label", "queued", "oldest", "failing", "moved")
-    list_filter = ("minute",)
-    search_fields = ("=model_label",)
-    ordering = ("-minute", "-pk")
 
 
 @admin.register(Action)

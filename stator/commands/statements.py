@@ -15,7 +15,6 @@ from stator.commands.answer import Answer, BadInput, Options
 from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
-from stator.db.counted_attempts import CountedAttempts
 from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.ordering import AGEING
 from stator.db.probe import answers_about, look
@@ -106,8 +105,8 @@ class _Sent:
         operations.fetch, operations.lock = fetch, locked
         # The shard is fixed, because it depends on the thread.
         for effect in operations.records.effects:
-            if isinstance(effect, CountedAttempts):
-                effect.shard = lambda: 0  # type: ignore[method-assign]
+            if hasattr(effect, "shard"):
+                effect.shard = lambda: 0
         connection = connections[operations.alias]
         # Django compiles locks of rows in a transaction only.
         with transaction.atomic(using=operations.alias), connection.execute_wrapper(self._execute):

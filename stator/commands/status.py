@@ -14,7 +14,7 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
-from stator.models import StatorModel
+from stator.models import History
 from stator.overview.changes import deletions, told_deletion
 from stator.overview.looks import Looks
 from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
@@ -23,7 +23,7 @@ from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.clock import moment_json
 from stator.rows.deletions import Deleted
-from stator.rows.statistics import Stats
+from stator.rows.stay import Stay
 from stator.texts import counted, told
 from stator.worker.startup import Unusable
 
@@ -127,12 +127,12 @@ def _deleted_in(found: Survey) -> list[Deleted]:
 def _figures_in(found: Survey) -> list[dict[str, Any]]:
     models = [one.model for one in found.models.values()]
     with Looks(found.using, models, found.unread) as looks:
-        stays_of = looks.at(Stats, partial(stays, found.using, models), {})
-        times = looks.at(Stats, lambda: {model: _times(model, found.using) for model in models}, {})
-    return [_figures(one, stays_of.get(label, []), times.get(one.model, [])) for label, one in found.models.items()]
+        stays_of = looks.at(History, partial(stays, found.using, models), {})
+        times = looks.of("times", models, otherwise={})
+    return [_figures(one, stays_of.get(label, []), times.get(one.model, {})) for label, one in found.models.items()]
 
 
-def _figures(one: Surveyed, left: list[Stays], times: list[dict[str, Any]]) -> dict[str, Any]:
+def _figures(one: Surveyed, left: list[Stays], times: dict[tuple[str, str], Stay]) -> dict[str, Any]:
     model, found = one.model, one.depths
     cut = {f"states.{state.name}" for state in found.states.values() if state.cut}
     return {
@@ -147,20 +147,14 @@ def _figures(one: Surveyed, left: list[Stays], times: list[dict[str, Any]]) -> d
         "quarantined": found.quarantined,
         "unknown": found.unknown,
         "capped": sorted(found.capped | cut),
-        "time_in_state": times,
+        "time_in_state": [
+            {"from": source, "to": to, "moves": stay.moves, "average": stay.average, "longest": stay.longest}
+            for (source, to), stay in sorted(times.items())
+        ],
         "stays": [asdict(one) for one in left],
         **{kind.code: kind.listed(one) for kind in KINDS if kind.listed},
         "unserved": [problem.as_dict() for problem in one.unserved],
     }
-
-
-def _times(model: type[StatorModel], alias: str) -> list[dict[str, Any]]:
-    """Return the seconds from entering a state to leaving it, for the edges taken in the last day."""
-    found = Stats.get_for_model(model, alias).time_on_edges()
-    return [
-        {"from": source, "to": to, "moves": stay.moves, "average": stay.average, "longest": stay.longest}
-        for (source, to), stay in sorted(found.items())
-    ]
 
 
 def _row(figures: dict[str, Any]) -> list[str]:

@@ -118,12 +118,14 @@ class Part:
 class Store:
     """What effects are bound to: the operations on rows, and the compiler if one statement may write the effects.
 
-    ``inserts``: whether that statement may insert rows into other tables.
+    ``inserts``: whether that statement may insert rows into other tables. ``updates``: if not, whether it may update
+    them; then it writes nothing while such a row is missing.
     """
 
     operations: Any
     compiler: Any = None
     inserts: bool = False
+    updates: bool = False
 
 
 class Effect:
@@ -161,6 +163,9 @@ class Effect:
 
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the values for the placeholders of the part."""
+
+    def begin(self, act: Act) -> None:
+        """Insert the rows that the one statement updates, after it wrote nothing."""
 
     def leaving(self, act: Act, pks: Collection[Pk]) -> None:
         """Write the effect of a move without a handler, of locked rows that are still as they were."""

@@ -15,17 +15,14 @@ from stator.rows.workers import WORKER_RETENTION
 from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 
 
-def prune(
-    alias: str, limit: int, *, errors: float, history: float, stats: float,
-    counts: Counter[tuple[str, str]] | None = None,
-) -> int:  # fmt: skip
-    """Delete reports, history and statistics older than the given seconds, up to ``limit`` of each; return how many.
+def prune(alias: str, limit: int, counts: Counter[tuple[str, str]] | None = None, /, **ages: float) -> int:
+    """Delete records that are older than the seconds of what keeps them, up to ``limit`` of each; return how many.
 
     Also deletes rows of workers and pauses that ended long ago. Partitioned tables lose whole partitions, but not here.
     ``counts``: the numbers are added to it, by the label of the table and what ends its rows.
     """
     found = Counter[tuple[str, str]]()
-    ages = {"errors": errors, "history": history, "stats": stats, "workers": WORKER_RETENTION, "": 0.0}
+    ages = _with_own(ages)
     for table in RECORD_TABLES:
         if not table.aged or ends_in_parts(table.model, alias):
             continue
@@ -42,24 +39,26 @@ def prune(
     return found.total()
 
 
-def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
+def prune_all(alias: str, limit: int, **ages: float) -> int:
     """Call :func:`prune` until nothing more is to be deleted; return how many rows were."""
     total = 0
-    while deleted := prune(alias, limit, errors=errors, history=history, stats=stats):
+    while deleted := prune(alias, limit, **ages):
         total += deleted
     # A part with nothing to delete may come before another one.
-    ages = {"errors": errors, "history": history, "stats": stats, "": 0.0}
+    ages = _with_own(ages)
     return total + sum(sweep_of(table).all(alias, limit, ages[table.kept]) for table in RECORD_TABLES if table.sweep)
 
 
-def keep_up_all(alias: str, *, errors: float, history: float, stats: float) -> int:
+def keep_up_all(alias: str, **ages: float) -> int:
     """Make partitions ahead, and drop those older than the given seconds; return how many changed.
-
-    The latest ``errors`` are rows that are written again and again, so they have no partitions.
 
     Call it outside of a transaction, so that no lock on a whole table lasts longer than one change.
     """
-    ages = {"errors": errors, "history": history, "stats": stats}
     divided = [table for table in RECORD_TABLES if hasattr(table.model, "PARTITION_COLUMN")]
     own = sum(keep_up(table.model, alias, ages[table.kept]) for table in divided)
     return own + sum(kept_up(alias) for kept_up in KEPT_UP)
+
+
+def _with_own(ages: dict[str, float]) -> dict[str, float]:
+    """Add what no setting says."""
+    return {**ages, "workers": WORKER_RETENTION, "": 0.0}

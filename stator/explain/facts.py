@@ -12,7 +12,7 @@ from django.db import router
 from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
-from stator.explain.estimates import Estimate, paces
+from stator.explain.estimates import Estimate
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
@@ -26,6 +26,7 @@ from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.news import HowFar, how_far
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
+from stator.rows.readings import read
 from stator.rows.reports import Event, History, Report, records_of
 from stator.rows.senders import people_with
 from stator.rows.state_column import state_field
@@ -362,7 +363,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model]) -> None:
     facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
     if facts.ahead and facts.workers and not facts.fair_by:
         label = facts.model._meta.label_lower
-        pace = paces(rows.db, [label]).get(label)
+        pace = read("paces", rows.db, [label], otherwise={}).get(label)
         states = _claimed_with(facts, state)
         more = facts.ahead > LINE
         facts.turn = pace.estimate(facts.ahead if more else facts.ahead + 1, states, more=more) if pace else None

@@ -1,7 +1,6 @@
 """What changed in the last hour without an attempt: manual actions, and deletions by retentions."""
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from django.db.models import F, Model
@@ -10,10 +9,9 @@ from stator.graph.durations import seconds_of, span
 from stator.overview.looks import Looks
 from stator.rows.actions import Action
 from stator.rows.clock import Now, moment_text
-from stator.rows.deletions import Deleted, deleted_since, hour_before
+from stator.rows.deletions import Deleted
 from stator.rows.meta import model_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.statistics import Stats
 from stator.texts import counted
 from stator.undo import undoable
 
@@ -26,7 +24,7 @@ HEADS = ("What", "Objects", "Model", "By", "When")
 def deletions(models: Iterable[type[Model]], looks: Looks) -> list[Deleted]:
     """Return what retentions have deleted of these models and of the framework's own tables, most first."""
     labels = [model._meta.label_lower for model in (*models, *(table.model for table in RECORD_TABLES))]
-    found: list[Deleted] = looks.at(Stats, partial(deleted_since, looks.using, labels, hour_before()), [])
+    found: list[Deleted] = looks.of("deletions", labels, otherwise=[])
     return found
 
 

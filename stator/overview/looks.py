@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from django.db import DatabaseError, connections
@@ -13,6 +14,7 @@ from stator.db.looks import MOST, Holder, bounded, holder_among, holders
 from stator.db.retry import is_cut_short, is_lock_timeout
 from stator.explain.problem import ERROR, Problem
 from stator.graph.durations import span
+from stator.rows.readings import READINGS
 from stator.texts import one_line
 
 Result = TypeVar("Result")
@@ -55,6 +57,13 @@ class Looks:
             else:
                 raise
             return cast(Result, otherwise)
+
+    def of(self, name: str, *given: Any, otherwise: Any) -> Any:
+        """Return what the reading with a name finds; ``otherwise`` also if no extension has it."""
+        reading = READINGS.get(name)
+        if reading is None:
+            return otherwise
+        return self.at(reading.model, partial(reading.of, self.using, *given), otherwise)
 
     def together(self, look: Callable[[], Result]) -> Result | None:
         """Return what one look at many models reads; None if it fails, so that each has to be looked at by itself."""

@@ -13,7 +13,8 @@ from stator.models import StatorModel
 from stator.rows import columns
 from stator.rows.meta import options_of
 from stator.rows.reports import History
-from stator.rows.statistics import DAY
+
+DAY = 86400.0
 
 # How many of the newest events of all models together are read.
 LATEST = 5000

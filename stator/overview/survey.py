@@ -9,7 +9,7 @@ from django.db import DatabaseError, connections
 from stator.db.conditions import Stored, StoredCondition, all_stored_kinds
 from stator.db.tables import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
-from stator.explain.estimates import Pace, paces
+from stator.explain.estimates import Pace
 from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Survey, Surveyed
@@ -23,7 +23,6 @@ from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
 from stator.rows.senders import people_with
-from stator.rows.statistics import Depth
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 
@@ -58,7 +57,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     found_groups, older = groups(using, known, failing, looks)
     fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
     behind = [label for label, found in depths_of.items() if found.is_behind]
-    pace_of: dict[str, Pace] = looks.at(Depth, partial(paces, using, behind), {})
+    pace_of: dict[str, Pace] = looks.of("paces", behind, otherwise={})
     said = {label: [kind.said(label, read) for kind, read in stored.items()] for label in rows_of}
     found = {
         label: Surveyed(

@@ -1,25 +1,14 @@
-"""What retentions have deleted, by model and hour: a log line a pass, and rows of ``Stats`` beside those of models."""
+"""What retentions have deleted, by model and hour: a log line a pass, and what extensions count of it."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Sum
-
-from stator.rows.statistics import Stats, this_hour
+from stator.rows.record_tables import RETENTIONS
 
 logger = logging.getLogger("stator.worker")
-
-# Before the label of the model in ``Stats.model_label``, so no figure of the model itself has these rows.
-PREFIX = "deleted:"
-
-# The settings of what ends rows of the framework's own tables.
-SETTINGS = {"errors": "ERROR_RETENTION", "history": "HISTORY_RETENTION", "stats": "STATS_RETENTION"}
-
-# The most lines that are read.
-MOST = 50
 
 
 class Retention(NamedTuple):
@@ -42,13 +31,16 @@ class Deleted:
     since: datetime
 
 
+# What extensions do with these numbers, in the transaction that has them: given the alias, the label and the counts.
+COUNTED_BY: list[Callable[[str, str, Mapping[Retention, int]], None]] = []
+
+
 def note_deleted(using: str, label: str, counts: Mapping[Retention, int]) -> None:
-    """Log how many rows of a model a pass has deleted, and add that to the hour; call it once a pass."""
+    """Log how many rows of a model a pass has deleted, and have it counted; call it once a pass."""
     if not (total := sum(counts.values())):
         return
-    for retention, count in sorted(counts.items()):
-        # All workers add to one row: once a pass, they do not wait for each other.
-        Stats.add(using, f"{PREFIX}{label}", retention.of[:100], retention.name, shard=0, handled=count)
+    for count_deleted in COUNTED_BY:
+        count_deleted(using, label, counts)
     by = ", ".join(str(retention) for retention, count in sorted(counts.items()) if count)
     logger.info("stator.rows_deleted", extra={"model": label, "count": total, "retention": by})
 
@@ -56,18 +48,5 @@ def note_deleted(using: str, label: str, counts: Mapping[Retention, int]) -> Non
 def note_pruned(using: str, counts: Mapping[tuple[str, str], int]) -> None:
     """Do the same for the framework's own tables, by their label and which retention ends their rows."""
     for (label, kept), count in sorted(counts.items()):
-        if kept in SETTINGS:
-            note_deleted(using, label, {Retention(SETTINGS[kept]): count})
-
-
-def hour_before() -> datetime:
-    """Return the beginning of the hour before this one; deletions are counted by the hour."""
-    return this_hour() - timedelta(hours=1)
-
-
-def deleted_since(using: str, labels: Iterable[str], hour: datetime) -> list[Deleted]:
-    """Return what was deleted of some models since an hour began, most first. Index ``stator_stats_hour``."""
-    ours = [f"{PREFIX}{label}" for label in labels]
-    rows = Stats.objects.using(using).filter(hour__gte=hour, model_label__in=ours).order_by()
-    sums = rows.values_list("model_label", "to", "source").annotate(count=Sum("handled")).order_by("-count")[:MOST]
-    return [Deleted(label.removeprefix(PREFIX), Retention(name, of), count, hour) for label, name, of, count in sums]
+        if kept in RETENTIONS:
+            note_deleted(using, label, {Retention(RETENTIONS[kept]): count})

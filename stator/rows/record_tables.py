@@ -12,13 +12,15 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
 from stator.rows.reports import Event, History, Report
-from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
 
 # The keys of rows that are deleted as texts, or a queryset of these.
 Keys = list[str] | QuerySet[Any]
 
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+# The settings of what ends rows, by the ``kept`` of their tables.
+RETENTIONS = {"errors": "ERROR_RETENTION", "history": "HISTORY_RETENTION", "stats": "STATS_RETENTION"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +58,6 @@ class RecordTable:
 
 
 RECORD_TABLES = [
-    RecordTable(model=Stats, aged="hour", kept="stats"),
-    RecordTable(model=Depth, aged="minute", kept="stats"),
     RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
     RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),

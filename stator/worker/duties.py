@@ -16,6 +16,7 @@ from stator.conf import Settings
 from stator.db import chores, own_tables
 from stator.db.interface import Moves, Operations
 from stator.rows.deletions import Retention, note_deleted, note_pruned
+from stator.rows.record_tables import RETENTIONS
 from stator.worker.announcements import send_moves
 from stator.worker.around import mover_of
 
@@ -165,7 +166,7 @@ def _prune(operations: Operations, limit: int) -> int:
     maintain(operations, limit)
     with operations.transaction():
         deleted = own_tables.prune(
-            operations.alias, limit, **retention_of(operations.settings), counts=_pruned[operations.scope]
+            operations.alias, limit, _pruned[operations.scope], **retention_of(operations.settings)
         )
     return max([deleted, *(upkeep.of(operations, limit) for upkeep in upkeeps())])
 
@@ -195,11 +196,7 @@ def maintain(operations: Operations, limit: int) -> None:
 
 def retention_of(settings: Settings) -> dict[str, float]:
     """Return how many seconds :func:`own_tables.prune` keeps each kind of row."""
-    return {
-        "errors": settings.ERROR_RETENTION,
-        "history": settings.HISTORY_RETENTION,
-        "stats": settings.STATS_RETENTION,
-    }
+    return {kept: getattr(settings, name) for kept, name in RETENTIONS.items()}
 
 
 # Done when a poll finds such rows.

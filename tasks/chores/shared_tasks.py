@@ -16,8 +16,8 @@ from stator.signals import Move
 from stator.statements import is_one_of
 from tasks.actions import throttles
 from tasks.chores.retention import prune
-from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
+from tasks.extensions.stats.samples import sample
 from tasks.models import Task
 from tasks.queue.batches import tell_first_failures
 from tasks.rows.databases import home
@@ -91,4 +91,4 @@ def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
         tell_first_failures(using)
         prune(using)
         throttles.prune(using)
-        sample(using)
+        sample(using)  # tasks.extensions.stats

@@ -4,9 +4,9 @@ import pytest
 from django.core.management import call_command
 
 from stator.db.tables import lack_of
+from stator.extensions.stats.models import Stats
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
-from stator.rows.statistics import Stats
 from tests.citus.conftest import MakeDatabase, run
 from tests.stator.making import claim_all, operations_of
 from tests.testapp.basic import Step

@@ -27,8 +27,8 @@ from stator.models import Depth
 from stator.runner import StatorRunner
 from stator.testing import advance, drain
 from tasks.backend.framework import task_finished
-from tasks.chores.samples import sample
 from tasks.diagnosis.queues import paused
+from tasks.extensions.stats.samples import sample
 from tasks.models import Batch, Queue, Run, Task
 from tasks.rows.queues import label_of
 from tests.citus.conftest import NAME, create_database, drop_databases

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from stator.admin.access import Pages
 from stator.admin.problems import shown_problem
+from stator.extensions.stats.minutes import minutes_of
 from stator.models import Depth, History, StatorModel, Stats
-from stator.overview.last_hour import minutes_of
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
 from stator.worker import duties

@@ -233,7 +233,7 @@ class TestWorker:
     def test_what_is_old_is_pruned_once_for_each_database(self, monkeypatch):
         asked = []
 
-        def prune(alias, limit, **ages):
+        def prune(alias, limit, counts, **ages):
             asked.append(alias)
             return limit if len(asked) == 1 else 0
 

@@ -4,7 +4,9 @@ from stator.seams import Extension
 
 EXTENSION = Extension(
     name="stats",
-    effects=("stator.db.counted_attempts.CountedAttempts",),
+    connect=("stator.extensions.stats.readings.connect",),
+    effects=("stator.extensions.stats.effect.CountedAttempts",),
     duties=("stator.extensions.stats.duties.SAMPLE",),
     upkeep=("stator.extensions.stats.duties.THIN", "stator.extensions.stats.duties.MERGE"),
+    admin=("stator.extensions.stats.admin",),
 )

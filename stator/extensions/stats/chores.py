@@ -11,11 +11,11 @@ from django.utils import timezone
 
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
+from stator.extensions.stats.models import MERGED, Depth, Stats, this_hour
 from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
-from stator.rows.statistics import MERGED, Depth, Stats, this_hour
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0

@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from stator.db import own_tables
 from stator.extensions.stats import chores as of_stats
+from stator.extensions.stats.models import MERGED
 from stator.models import Depth, History, Report, Stats
-from stator.rows.statistics import MERGED
 from tests.stator.making import ago, at_once, locked_elsewhere, operations_of, put
 from tests.testapp.basic import Rest, Step
 

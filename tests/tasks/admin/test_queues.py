@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from stator.models import Report
 from stator.runner import StatorRunner
 from tasks.admin.queue_flow import flow_of
-from tasks.chores.samples import sample
+from tasks.extensions.stats.samples import sample
 from tasks.models import Queue, Task
 from tests.stator.making import ago, change
 from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, text_of

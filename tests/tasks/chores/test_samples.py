@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from stator.models import Depth, Stats
-from tasks.chores import samples
-from tasks.chores.samples import sample
+from tasks.extensions.stats import samples
+from tasks.extensions.stats.samples import sample
 from tasks.rows.queues import label_of
 from tests.stator.making import change
 from tests.tasks.making import make_queue, make_task

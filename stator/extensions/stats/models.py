@@ -10,6 +10,7 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from stator.rows.meta import owner_of
+from stator.rows.record_tables import RecordTable, add_record_table
 from stator.rows.reports import conflict_target
 from stator.rows.stay import Stay
 
@@ -146,6 +147,10 @@ class Depth(models.Model):
             unique_fields=conflict_target(using, "model_label", "minute"),
             update_fields=["queued", "oldest", "failing", "moved"],
         )
+
+
+add_record_table(RecordTable(model=Stats, aged="hour", kept="stats"))
+add_record_table(RecordTable(model=Depth, aged="minute", kept="stats"))
 
 
 class ModelStats:

@@ -1,0 +1,1 @@
+"""Samples of queues in the framework's statistics."""
