@@ -56,7 +56,7 @@ EXTENSIONS = {
     "events": Extension(
         "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "
         "stator/answering.py stator/rows/answer_links.py "
-        "stator/commands/send.py stator/admin/sending.py stator/admin/inbox.py stator/admin/answers.py",
+        "stator/admin/sending.py stator/admin/inbox.py stator/admin/answers.py",
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
         r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
     ),

@@ -15,7 +15,6 @@ from stator.commands import (
     preview,
     prune,
     retry,
-    send,
     statements,
     status,
     undo,
@@ -39,7 +38,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, errors, graph, retry, unlock, move, undo, send, preview, workers, prune, doctor,
+    status, explain, errors, graph, retry, unlock, move, undo, preview, workers, prune, doctor,
     statements,
 )  # fmt: skip
 

@@ -1,5 +1,9 @@
-"""Events that were sent before their objects entered the state that takes them."""
+"""Events: what people and programs send to objects, also before the objects enter the state that takes it."""
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="events", followers=("stator.extensions.events.follower.KeptEvents",))
+EXTENSION = Extension(
+    name="events",
+    followers=("stator.extensions.events.follower.KeptEvents",),
+    commands=("stator.extensions.events.send",),
+)
