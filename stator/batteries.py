@@ -1,4 +1,4 @@
-"""The one table of extensions that are on. Their order is the order in which they act."""
+"""The one table of extensions that are on. Their order is the order in which they act; the project's come last."""
 
 from functools import cache
 from importlib import import_module
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.utils.module_loading import import_string
 
+from stator.conf import extensions_of_project
 from stator.db.conditions import CONDITIONS
 from stator.db.effect_table import EFFECTS
 from stator.explain.kinds import place_kind
@@ -44,7 +45,7 @@ EXTENSIONS = (
 @cache
 def extensions() -> tuple[Extension, ...]:
     """Return what each extension adds."""
-    return tuple(import_module(name).EXTENSION for name in EXTENSIONS)
+    return tuple(import_module(name).EXTENSION for name in dict.fromkeys((*EXTENSIONS, *extensions_of_project())))
 
 
 def parts_of(worker: "Worker") -> list["Part"]:

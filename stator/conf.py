@@ -1,8 +1,9 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
-from stator.texts import nearest
+from stator.texts import nearest, one_line
 
 # Settings of Takahe's Stator that are read if the dictionary does not have these keys.
 LEGACY = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
@@ -30,6 +31,8 @@ def setting(
     of_lease: float | None = None,
 ) -> Any:
     """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
+
+    With ``kind=Sequence``, it is a list of dotted paths of modules with an ``EXTENSION`` each.
 
     ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
@@ -156,6 +159,7 @@ class Settings(CheckedSettings):
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
     SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
+    EXTENSIONS: Sequence[str] = setting((), "Modules with an EXTENSION each, after Stator's own.", kind=Sequence)
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
     UTC: bool = setting(False, "Whether pages and commands show times in UTC, not in the site's TIME_ZONE.", kind=bool)
     RUNSERVER_WORKER: bool = setting(False, "For development: whether runserver starts a worker beside it.", kind=bool)
@@ -249,6 +253,8 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
         is_path = isinstance(value, str) and "." in value
         if not (callable(value) or is_path) and wrong_schemas(value):
             yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
+    elif kind is Sequence:
+        yield from _wrong_extensions(name, value)
     elif kind in (int, float) and not (is_number(value) and (kind is float or isinstance(value, int))):
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
     elif least is not None and value < least:
@@ -263,6 +269,28 @@ def _wrong_secrets(name: str, value: object) -> Iterator[str]:
         # The value is a secret and stays out of the message.
         wrong = f"{name} must be a string of at least 32 bytes, or a list of them"
         yield f"{wrong}; make one with secrets.token_urlsafe(32)"
+
+
+def extensions_of_project() -> tuple[str, ...]:
+    """Return the modules of ``EXTENSIONS``; none if one of them is wrong, which the settings then say when loaded."""
+    given = Settings.read()[0].EXTENSIONS
+    return () if any(_wrong_extensions("EXTENSIONS", given)) else tuple(given)
+
+
+def _wrong_extensions(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
+        yield f"{name}={value!r} must be a list of dotted paths of modules"
+        return
+    for path in value:
+        try:
+            module = import_module(path)
+        except (ImportError, ValueError) as error:
+            yield f"{name} has {path!r}, which cannot be imported: {one_line(error)}"
+        else:
+            if not hasattr(module, "EXTENSION"):
+                yield f"{name} has {path!r}, a module without EXTENSION; see 'Write an extension'"
+    if twice := sorted({path for path in value if value.count(path) > 1}):
+        yield f"{name} has {twice[0]!r} twice; remove one"
 
 
 def wrong_schemas(value: object) -> bool:

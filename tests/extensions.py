@@ -214,7 +214,7 @@ ENGINES = (
 # The tables that list extensions.
 TABLES = "stator/db/effect_table.py"
 SURFACES = (
-    "stator/checks/* stator/commands/* stator/management/* stator/terminal.py stator/testing.py "
+    "stator/checks/* stator/commands/* stator/extending.py stator/management/* stator/terminal.py stator/testing.py "
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
     "stator/rows/unlocks.py stator/rows/retry_at_rate.py stator/rows/record_tables.py tasks/testing.py"
 )

@@ -18,8 +18,8 @@ FLOORS = {
     "statements strict_fence table_operations",
     2: "adoption db",
     3: "batteries claims runner seams undo worker",
-    4: "admin admin_site answering apps checks citus commands extensions management metrics overview pytest_plugin "
-    "schemas templatetags terminal testing testing_graph urls views",
+    4: "admin admin_site answering apps checks citus commands extending extensions management metrics overview "
+    "pytest_plugin schemas templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -66,6 +66,8 @@ LOADED_BY_NAME = {
     ("extensions.isolation.surroundings", "module"),
     # The function that the setting SCHEMAS names.
     ("extensions.schemas.served", "schemas"),
+    # The modules that the setting EXTENSIONS names.
+    ("conf", "path"),
 }
 
 # Where statements of our own are sent to a database, and why the ORM does not do.

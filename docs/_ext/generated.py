@@ -4,7 +4,7 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -159,6 +159,7 @@ FACTS: dict[str, Callable[[str], str]] = {"States": _of_state, "Options of Stato
 KINDS = {
     float: "seconds", int: "a whole number", str: "a text", bool: "True or False", list: "a text, or a list of texts",
     dict: "an alias, or a dictionary of aliases", tuple: "a list, a function, or its dotted path",
+    Sequence: "a list of dotted paths",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "MAX_CRASHES": 5, "CRASHED_AT_ONCE": 10, "WATCHDOG": 30, "ERROR_RETENTION": 7 * 86400,
         "HISTORY_RETENTION": 365 * 86400, "PAYLOAD_LIMIT": 65_536, "STATS_RETENTION": 90 * 86400, "NOTIFY": False,
         "LISTEN_DSN": "host=db.internal dbname=shop", "TOKEN": ["new" * 11, "old" * 11], "ALLOW_QUERY_TOKEN": True,
-        "HTTP_RUN_FOR": 20, "ADMIN": False, "SCHEMAS": "stator.schemas.tenants",
+        "HTTP_RUN_FOR": 20, "ADMIN": False, "SCHEMAS": "stator.schemas.tenants", "EXTENSIONS": ["budget"],
         "TRACING": True, "UTC": True, "RUNSERVER_WORKER": True,
     },
     "STATOR_TASKS": {

@@ -8,6 +8,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, Self
 
+from django.db.models import Model
+
 from stator.db.values import Pk
 from stator.graph.outcomes import Outcome
 from stator.rows.stay import Stay
@@ -127,6 +129,12 @@ class Store:
     inserts: bool = False
     updates: bool = False
 
+    @property
+    def model(self) -> type[Model]:
+        """The model of the rows."""
+        model: type[Model] = self.operations.model
+        return model
+
 
 class Effect:
     """What one feature writes beside rows. A subclass defines what it has of these methods.
@@ -144,6 +152,22 @@ class Effect:
         self._operations = store.operations
         self._compiler = store.compiler
         self._inserts = store.inserts
+
+    @property
+    def model(self) -> type[Model]:
+        """The model of the rows."""
+        model: type[Model] = self._operations.model
+        return model
+
+    @property
+    def alias(self) -> str:
+        """The alias of their database."""
+        return str(self._operations.alias)
+
+    @property
+    def table(self) -> str:
+        """The quoted name of their table if one statement may write them and other tables, else "", see ``AFTER``."""
+        return str(self._compiler.table) if self._inserts else ""
 
     @classmethod
     def bind(cls, store: Store) -> Self | None:

@@ -39,6 +39,8 @@ class ProblemKind:
 
     ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that model is
     among the surveyed ones.
+    ``read`` yields one problem for each cause in one surveyed model, for which it may send statements, each for a
+    bounded number of rows.
     ``remedy``: what to do about problems that name nothing better themselves.
     ``level``: the level of problems that have none of their own. If one is an error, ``doctor`` exits with 1.
     ``rank``: the place among the kinds of its level, the worst first.
@@ -64,6 +66,7 @@ class ProblemKind:
     keeps: str = ""
     alarming: bool = False
     find: Find | None = None
+    read: Callable[[Surveyed], Iterable[Problem]] | None = None
     model: str = ""
     level: str = ""
     rank: int = 100
@@ -95,11 +98,17 @@ class ProblemKind:
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code, a level and a remedy."""
         if self.find is not None and (not self.model or self.model in survey.readable):
-            for one in self.find(survey):
-                level = one.level or self.level
-                # What is only worth a line needs none.
-                remedy = one.remedy or ("" if level == OK else self.remedy)
-                yield replace(one, code=one.code or self.code, level=level, remedy=remedy)
+            yield from map(self._completed, self.find(survey))
+
+    def read_in(self, one: Surveyed) -> list[Problem]:
+        """Return its problems that are read from the rows of a surveyed model, completed in the same way."""
+        return [self._completed(problem) for problem in self.read(one)] if self.read is not None else []
+
+    def _completed(self, one: Problem) -> Problem:
+        level = one.level or self.level
+        # What is only worth a line needs none.
+        remedy = one.remedy or ("" if level == OK else self.remedy)
+        return replace(one, code=one.code or self.code, level=level, remedy=remedy)
 
 
 CHANGE_IT = "Wait, or change the date, which a retry does not override."
@@ -394,6 +403,11 @@ def knows_own_workers(label: str) -> bool:
 def kinds_of_apps() -> list[ProblemKind]:
     """Return the kinds of apps that find problems of many, each by reading from the database."""
     return [kind for kind in _added if kind.find is not None]
+
+
+def reading_kinds() -> list[ProblemKind]:
+    """Return the kinds that read problems from the rows of each model."""
+    return [kind for kind in all_kinds() if kind.read is not None]
 
 
 def signs_of_kinds(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:

@@ -10,7 +10,7 @@ from stator.db.conditions import Stored, StoredCondition, all_stored_kinds
 from stator.db.tables import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
 from stator.explain.estimates import Pace
-from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in
+from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in, reading_kinds
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
@@ -92,6 +92,10 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
             found[kind.model].own.append(problem)
+    for kind in reading_kinds():
+        for label in sorted(made.readable):
+            one = found[label]
+            one.own.extend(looks.at(one.model, partial(kind.read_in, one), []))
     return made
 
 

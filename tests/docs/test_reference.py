@@ -69,7 +69,9 @@ def test_everything_is_named(title: str, wanted: set[str]) -> None:
     assert wanted - named(section(title)) == set()
 
 
-def test_settings_of_the_examples_are_ones_that_work() -> None:
+def test_settings_of_the_examples_are_ones_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the extension is that the how-to guide shows.
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "budget")
     for checked in (Settings, TaskSettings):
         for option in fields(checked):
             given = {option.name: examples.SETTINGS[checked.NAME][option.name]}

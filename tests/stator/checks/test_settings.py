@@ -14,6 +14,7 @@ class TestSettings:
         [
             ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean 'LEASE'?"),
             ({"TOKEN": "short"}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
+            ({"EXTENSIONS": ["gone.away"]}, "EXTENSIONS has 'gone.away', which cannot be imported: No module", "See"),
             ("all", "STATOR must be a dictionary, not str", "See"),
         ],
     )
