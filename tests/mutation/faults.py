@@ -17,7 +17,7 @@ TESTS = {
     "stator/rows/transitions.py": "stator/rows/test_transitions.py stator/rows/test_waits.py "
     "stator/rows/test_watches.py stator/rows/test_events.py",
     "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py stator/rows/test_events.py",
-    "stator/extensions/watches/follower.py": "stator/rows/test_watches.py",
+    "stator/extensions/related/followers.py": "stator/rows/test_watches.py",
     "stator/extensions/history/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
     "stator/extensions/undo/follower.py": "stator/test_undo.py",
     "stator/extensions/events/follower.py": "stator/rows/test_events.py",
@@ -30,13 +30,13 @@ TESTS = {
     "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",
     "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py stator/rows/test_pauses.py",
     "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_ordering.py",
-    "stator/db/records.py": "stator/db/test_records.py stator/db/test_steps.py stator/db/test_history_logs.py "
+    "stator/db/records.py": "stator/db/test_records.py stator/db/test_history_logs.py "
     "stator/rows/test_reports.py stator/rows/test_waits.py",
     "stator/db/records_postgresql.py": "stator/db/test_records.py stator/rows/test_watches.py",
     "stator/db/leases.py": "stator/db/test_leases.py stator/db/test_rows_other_versions.py",
     "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
     "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits.py",
-    "stator/db/steps.py": "stator/db/test_steps.py",
+    "stator/extensions/steps/attempt.py": "stator/extensions/steps/test_attempt.py",
     "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py "
     "stator/worker/test_room.py",
     "stator/worker/executor.py": "stator/worker/test_attempts.py stator/worker/test_executor_atomic.py "

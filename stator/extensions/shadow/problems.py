@@ -22,10 +22,11 @@ def shadow(facts: Facts) -> Iterator[Said]:
 
 def _of_model(one: Surveyed) -> Iterator[Problem]:
     left: Any = in_shadow(one.model) | one.crew.left
-    if not left:
+    states = [name for name in one.model.state_graph.states if name in left]
+    # Without an object in them, there is nothing to do differently.
+    if not any(one.depths.states[name].count for name in states):
         return
     by_option = bool(one.crew.left - in_shadow(one.model))
-    states = [name for name in one.model.state_graph.states if name in left]
     whole = len(states) == len(one.model.state_graph.states)
     what = "workers run nothing" if whole else f"workers run nothing in {listed(states, 5)}"
     looks = "; no live worker looks on" if one.crew.known and not one.live else ""
