@@ -3,7 +3,7 @@ from django.db.models import F, Q, QuerySet
 from budget.models import Budget, Budgeted
 from stator.extending import NO_ROWS, WARNING, Fact, ProblemKind, about
 
-SAID = "held back: the budget of {} for this month is used up, {:,} of {:,} are spent"
+SAID = "the budget of {} for this month is used up, {:,} of {:,} are spent"
 
 
 class Holding(Fact):
@@ -19,7 +19,7 @@ class Holding(Fact):
 
 def budget_used_up(facts):
     budget = facts.of(Holding)
-    yield f"{SAID.format(budget.tenant, budget.spent, budget.limit).capitalize()}.", {"tenant": budget.tenant}
+    yield f"Held back: {SAID.format(budget.tenant, budget.spent, budget.limit)}.", {"tenant": budget.tenant}
 
 
 def held_rows(many):
@@ -32,7 +32,7 @@ def held_back(one):
         for budget in Budget.used_up().using(one.using).order_by("tenant")[:20]:
             ready = QuerySet(one.model, using=one.using).filter(tenant=budget.tenant, state_ready=True)
             if count := ready[:1001].count():
-                said = SAID.format(budget.tenant, budget.spent, budget.limit)
+                said = f"held back: {SAID.format(budget.tenant, budget.spent, budget.limit)}"
                 yield about(one, said, count=min(count, 1000), more=count > 1000)
 
 
