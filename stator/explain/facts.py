@@ -30,7 +30,7 @@ from stator.rows.readings import read
 from stator.rows.reports import Event, History, Report, records_of
 from stator.rows.senders import people_with
 from stator.rows.state_column import state_field
-from stator.rows.versions import Fleet
+from stator.rows.versions import LEFT, Fleet, left_by
 from stator.rows.workers import Worker, live_workers, worker_of
 from stator.scopes import are_apart
 
@@ -80,6 +80,8 @@ class Facts:
     now: datetime
     report: Report | None = None
     workers: list[Worker] = field(default_factory=list)
+    # The states that every one of them leaves to other code.
+    left_by_workers: frozenset[str] = frozenset()
     # The live workers that know its state, as ``host/pid``, if this code does not.
     knowing: list[str] = field(default_factory=list)
     holder: Worker | None = None
@@ -151,8 +153,9 @@ class Facts:
 
     @property
     def left(self) -> bool:
-        """Whether its state is left to other code for now."""
-        return self.state is not None and self.state.name in state_field(self.model).left
+        """Whether its state is left to other code for now: by this process, or by all live workers."""
+        names = state_field(self.model).left | self.left_by_workers
+        return self.state is not None and self.state.name in names
 
     @property
     def rests_outside(self) -> bool:
@@ -210,7 +213,7 @@ class Facts:
     @property
     def in_turn(self) -> bool:
         """Whether nothing about the object itself prevents an attempt."""
-        held_up = self.claimed or self.quarantined or self.waiting
+        held_up = self.left or self.claimed or self.quarantined or self.waiting
         return self.automatic and not (held_up or any(self.of(kind) for kind in self.further if kind.holds_up))
 
     @property
@@ -334,8 +337,10 @@ def _read_workers(facts: Facts, using: str) -> None:
         fleet = Fleet.of(using)
         live, facts.knowing = fleet.workers, fleet.knowing(facts.model).get(facts.name, [])
     else:
-        live = live_workers(using)
-    facts.workers = [worker for worker in live if worker.serves(facts.model._meta.label_lower)]
+        live = live_workers(using, left=LEFT)
+    label = facts.model._meta.label_lower
+    facts.workers = [worker for worker in live if worker.serves(label)]
+    facts.left_by_workers = left_by(facts.workers, label)
 
 
 def _read_line(facts: Facts, rows: QuerySet[Model]) -> None:

@@ -79,7 +79,7 @@ class Fleet:
     @classmethod
     def of(cls, using: str) -> "Fleet":
         """Read the live workers; one statement. A further one follows if their graphs differ."""
-        return cls(using, live_workers(using, graphs=GRAPHS))
+        return cls(using, live_workers(using, graphs=GRAPHS, left=LEFT))
 
     def versions(self, model: type[Model]) -> list[Version]:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""

@@ -44,9 +44,9 @@ def _of_model(one: Surveyed) -> Iterator[Problem]:
 SHADOW = ProblemKind.of_one(
     shadow,
     after="external",
-    holds=lambda facts: facts.left and facts.rests_outside,
+    holds=lambda facts: facts.left and not facts.state.terminal,
     rows=lambda many: many.left,
-    remedy="Nothing to do. To have workers move it, take its state out of shadow in StatorMeta.",
+    remedy="Nothing to do. To have workers move it, take its state out of shadow, or start workers without --shadow.",
     level=WARNING,
     rank=90,
     find=of_models(_of_model),

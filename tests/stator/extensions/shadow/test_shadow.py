@@ -382,6 +382,12 @@ class TestOfAnotherProcess:
         assert [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]] == ["shadow"]
         assert "testapp.SyncLine in shadow: workers run nothing" in text_of(admin_client, URL, "troubles")
 
+    def test_object_says_shadow_and_not_that_it_is_next_in_line(self, live, waiting):
+        live(1, True)
+        assert [reason.code for reason in waiting.explain()] == ["shadow"]
+        live(2, False)
+        assert "shadow" not in [reason.code for reason in waiting.explain()]
+
     @pytest.mark.django_db(databases=["default", "other"])
     def test_states_that_one_live_worker_has_are_not_in_shadow(self, live):
         live(1, True)
