@@ -28,7 +28,8 @@ TESTS = {
     "stator/claims.py": "stator/test_claims.py",
     "stator/db/interface.py": "stator/db/test_interface.py stator/db/test_claims.py stator/db/test_records.py "
     "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",
-    "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py stator/extensions/pauses/test_pauses.py",
+    "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py "
+    "stator/extensions/pauses/test_pauses.py",
     "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_ordering.py",
     "stator/db/records.py": "stator/db/test_records.py stator/db/test_history_logs.py "
     "stator/rows/test_reports.py stator/rows/test_waits.py",
