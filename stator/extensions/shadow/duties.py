@@ -1,13 +1,12 @@
 """The chore that looks at the rows of models in shadow."""
 
-from stator.extensions.shadow.options import in_shadow
 from stator.extensions.shadow.watch import end_pass, look
 from stator.worker.duties import Duty, all_rows
 
 LOOK = Duty(
     "shadow",
     look,
-    needed=lambda operations: bool(in_shadow(operations.model)),
+    needed=lambda operations: bool(operations.state_field.left),
     gives_way=True,
     parts=all_rows,
     ended=end_pass,

@@ -74,6 +74,8 @@ class FakeOperations:
     part = None
     followers = ()
     waking = frozenset({"called", "awaited"})
+    # Nothing is in shadow.
+    state_field = SimpleNamespace(left=frozenset())
 
     def __init__(self, label="app.model", ready=0, crashed=0, suspects=0, state="called"):
         self.label, self.state = label, state

@@ -68,7 +68,7 @@ def test_chores_of_extensions_follow_those_of_the_core():
     assert {when: [duty.name for duty in duties_of(when)] for when in When} == {
         When.FIRST: ["partitions"],
         When.START: ["settle", "reopen"],
-        When.PASS: ["rename", "move_matching", "time_out", "delete_due", "reopen"],
+        When.PASS: ["rename", "move_matching", "time_out", "delete_due", "reopen", "shadow"],
         When.TOGETHER: ["sample_depths"],
     }
 

@@ -8,8 +8,8 @@ import pytest
 from stator.graph.outcomes import Released
 from stator.testing import advance, drain
 from tasks.actions.registry import Context, RegisteredAction, registry
+from tasks.extensions.isolation import attempts as isolated
 from tasks.models import ActionSlot, Queue, Task
-from tasks.worker import attempts
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
@@ -67,7 +67,7 @@ def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_as
 ) -> None:
     """Whatever was true when the claim was made, and while the attempt was prepared."""
     called: list[bool] = []
-    monkeypatch.setattr(attempts, "answer_of", lambda process, request: called.append(True))
+    monkeypatch.setattr(isolated, "answer_of", lambda process, request: called.append(True))
     for method in ("call", "acall"):
         monkeypatch.setattr(RegisteredAction, method, lambda *args: called.append(True))
     task, claim = publish(name), claimed()
