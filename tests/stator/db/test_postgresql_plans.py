@@ -218,7 +218,7 @@ def test_pauses_are_counted_by_an_index_alone(operations, monkeypatch):
         look(operations)
     [plan] = explained.plans
     assert "Seq Scan" not in plan, plan
-    assert plan.count("Index Only Scan using stator_pause_in_force on stator_pause") == 2, plan
+    assert "Index Only Scan using stator_pause_in_force on stator_pause" in plan, plan
 
 
 def save(claim):
