@@ -265,18 +265,6 @@ class KeptItem(StatorModel):
         history = True
 
 
-class ShadowedItem(StatorModel):
-    """Moved by other code, while workers look on."""
-
-    state = StateField(AsyncGraph)
-    payload = models.CharField(max_length=50, default="x")
-
-    class StatorMeta:
-        """Leave all rows to other code."""
-
-        shadow = True
-
-
 class CountedItem(StatorModel):
     """Counted as it moves."""
 

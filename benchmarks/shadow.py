@@ -47,7 +47,7 @@ def main() -> None:
     with database():
         from django.core.management import call_command
 
-        from benchmarks.models import ShadowedItem
+        from benchmarks.shadowed import ShadowedItem
 
         call_command("migrate", verbosity=0)
         make_tables(ShadowedItem)
@@ -81,7 +81,7 @@ def step(name: str, act: object) -> Step:
 
 def counted() -> list[int]:
     """Return the server's counters of the table."""
-    from benchmarks.models import ShadowedItem
+    from benchmarks.shadowed import ShadowedItem
 
     connection.close()
     time.sleep(FLUSHED)
@@ -95,7 +95,7 @@ def counted() -> list[int]:
 
 def look_on(rows: int) -> None:
     """Run workers until each row has a line."""
-    from benchmarks.models import ShadowedItem
+    from benchmarks.shadowed import ShadowedItem
     from stator.models import ShadowLine
     from stator.runner import StatorRunner
 
@@ -105,14 +105,14 @@ def look_on(rows: int) -> None:
 
 def move(rows: int) -> None:
     """Do what the project's own code does."""
-    from benchmarks.models import ShadowedItem
+    from benchmarks.shadowed import ShadowedItem
 
     ShadowedItem._base_manager.filter(pk__lte=rows).update(state="done")
 
 
 def see(rows: int) -> None:
     """Run workers until the lines of the moved rows are closed."""
-    from benchmarks.models import ShadowedItem
+    from benchmarks.shadowed import ShadowedItem
     from stator.models import ShadowLine
     from stator.runner import StatorRunner
 
