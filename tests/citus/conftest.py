@@ -7,7 +7,12 @@ from typing import Any
 import environ
 import psycopg
 import pytest
+from django.apps import apps
+from django.core.management import call_command
 from django.db import connections
+from django.db.migrations.state import ProjectState
+
+from stator.migration_operations import Distribute
 
 URL, NAME, ALIAS = os.environ.get("CITUS_URL", ""), "stator_citus_test", "citus"
 # The URLs of the nodes that have the rows; the coordinator has them if there are none.
@@ -31,6 +36,17 @@ def make_database(django_db_blocker: Any) -> Iterator[MakeDatabase]:
             del connections[ALIAS]
             del connections.databases[ALIAS]
     drop_databases()
+
+
+def over_the_nodes(make_database: MakeDatabase, **columns: str) -> str:
+    """Return the alias of a database of ``stator.citus``, where models of the test app are distributed by a column."""
+    alias = make_database("stator.citus")
+    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
+    state = ProjectState.from_apps(apps)
+    with connections[alias].schema_editor(atomic=False) as editor:
+        for name, column in columns.items():
+            Distribute(name, by=column).database_forwards("testapp", editor, state, state)
+    return alias
 
 
 def create_database(alias: str, engine: str = "", **options: str) -> None:

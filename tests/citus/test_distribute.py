@@ -21,7 +21,7 @@ from stator.migration_operations import Distribute, PartitionByTime
 from stator.rows import columns
 from stator.worker import duties
 from tasks.models import Batch, Task
-from tests.citus.conftest import MakeDatabase, run
+from tests.citus.conftest import MakeDatabase, over_the_nodes, run
 from tests.sizes import PATIENCE
 from tests.stator.making import automatic, operations_of
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
@@ -96,12 +96,7 @@ def test_a_table_in_a_distributed_schema_is_refused(schema: str) -> None:
 @pytest.fixture
 def alias(make_database: MakeDatabase) -> str:
     """Return the alias of a database where the tables of sheets, remarks and seats are distributed."""
-    alias = make_database("stator.citus")
-    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
-    state = ProjectState.from_apps(apps)
-    with connections[alias].schema_editor(atomic=False) as editor:
-        for name, column in (("Sheet", "shard"), ("Remark", "author"), ("Seat", "hall")):
-            Distribute(name, by=column).database_forwards("testapp", editor, state, state)
+    alias = over_the_nodes(make_database, Sheet="shard", Remark="author", Seat="hall")
     assert lack_of(Sheet, alias) == ""
     return alias
 

@@ -8,13 +8,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.core.management import call_command
 from django.db import connections
-from django.db.migrations.state import ProjectState
 
-from stator.migration_operations import Distribute
-from tests.citus.conftest import NAME, NODES, MakeDatabase, address_of
+from tests.citus.conftest import NAME, NODES, MakeDatabase, address_of, over_the_nodes
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import size
 from tests.stator.making import ago, raw
@@ -40,11 +36,7 @@ def test_objects_on_other_nodes_go_on_and_those_of_the_node_resume(
 ) -> None:
     # Polls alone find them.
     settings.STATOR = {**settings.STATOR, "NOTIFY": False}
-    alias = make_database("stator.citus")
-    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
-    state = ProjectState.from_apps(apps)
-    with connections[alias].schema_editor(atomic=False) as editor:
-        Distribute(model.__name__, by=column).database_forwards("testapp", editor, state, state)
+    alias = over_the_nodes(make_database, **{model.__name__: column})
     with connections[alias].cursor() as cursor:
         cursor.execute(PLACES.format(kind=kind), [address_of(NODES[0])[1], model._meta.db_table])
         away = {value for value, is_away in cursor.fetchall() if is_away}

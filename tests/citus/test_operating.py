@@ -5,20 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connections
-from django.db.migrations.state import ProjectState
 from django.test import Client
 
 from stator.explain import explain_counts
-from stator.migration_operations import Distribute
 from stator.models import History, Report
 from stator.rows.lookups import try_lookups
 from stator.runner import StatorRunner
 from stator.undo import undo, undoable
-from tests.citus.conftest import ALIAS, NAME, MakeDatabase
+from tests.citus.conftest import ALIAS, NAME, MakeDatabase, over_the_nodes
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import size
 from tests.testapp.spreading import Folder, Note, Sheet
@@ -38,12 +34,7 @@ class Router:
 @pytest.fixture(autouse=True)
 def site(make_database: MakeDatabase, settings: Any) -> Iterator[None]:
     """A site whose tables of sheets, folders and notes are over the nodes."""
-    alias = make_database("stator.citus")
-    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
-    state = ProjectState.from_apps(apps)
-    with connections[alias].schema_editor(atomic=False) as editor:
-        for name in ("Sheet", "Folder", "Note"):
-            Distribute(name, by="shard").database_forwards("testapp", editor, state, state)
+    over_the_nodes(make_database, Sheet="shard", Folder="shard", Note="shard")
     settings.DATABASE_ROUTERS = [Router()]
     yield
     settings.DATABASE_ROUTERS = []

@@ -5,17 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.core.management import call_command
-from django.db import connections
-from django.db.migrations.state import ProjectState
 
 from stator.db.tables import lack_of
-from stator.migration_operations import Distribute
 from stator.models import History
 from stator.rows.clock import Now
 from stator.testing import advance
-from tests.citus.conftest import NAME, MakeDatabase
+from tests.citus.conftest import NAME, MakeDatabase, over_the_nodes
 from tests.citus.test_operating import Router, run
 from tests.processes import WorkerProcess, wait_until
 from tests.testapp.spreading import Telegram, TelegramGraph
@@ -26,11 +21,7 @@ pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
 @pytest.fixture(autouse=True)
 def site(make_database: MakeDatabase, settings: Any) -> Iterator[None]:
     """A site whose table of telegrams is over the nodes."""
-    alias = make_database("stator.citus")
-    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
-    state = ProjectState.from_apps(apps)
-    with connections[alias].schema_editor(atomic=False) as editor:
-        Distribute("Telegram", by="shard").database_forwards("testapp", editor, state, state)
+    alias = over_the_nodes(make_database, Telegram="shard")
     assert lack_of(Telegram, alias) == ""
     settings.DATABASE_ROUTERS = [Router()]
     yield
