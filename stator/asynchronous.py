@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
 
-from stator.graph.attempt_log import RUNNING
+from stator.graph.running import RUNNING
 
 Of = TypeVar("Of")
 Given = ParamSpec("Given")

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import capabilities_of
-from stator.graph.attempt_log import RUNNING
+from stator.graph.running import RUNNING
 from tests import emptying, shapes
 from tests.mixing import mixed
 from tests.processes import WorkerProcess, environment_for_subprocess

@@ -4,17 +4,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from stator.graph.kept import Kept
+from stator.graph.running import RUNNING
 from stator.texts import bounded, text_of
 
 # The most lines and bytes that are kept of an attempt, the last ones, and the most characters of a line.
 MAX_LINES, MAX_BYTES, MAX_LINE = 200, 16_384, 2000
-
-# The claims of the attempt that this context runs, or has run.
-RUNNING: ContextVar[Sequence[Any] | None] = ContextVar("stator_running", default=None)
 
 _FORMAT = logging.Formatter(datefmt="%H:%M:%S")
 

@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 
 from stator import signals
 from stator.exceptions import ProtectedState
-from stator.graph.attempt_log import RUNNING
+from stator.graph.running import RUNNING
 from stator.graph.states import State
 from stator.rows import columns, followers
 from stator.rows.actions import Action, traceable

@@ -13,8 +13,8 @@ from stator.conf import Settings
 from stator.db.interface import Claim, Operations
 from stator.exceptions import passable
 from stator.graph import State
-from stator.graph.attempt_log import RUNNING
 from stator.graph.outcomes import Outcome, Released
+from stator.graph.running import RUNNING
 from stator.worker.executor import (
     PLAIN,
     STOPPED,

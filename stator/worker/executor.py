@@ -23,9 +23,9 @@ from stator.db.tables import lack_of
 from stator.db.values import Pk
 from stator.exceptions import AttemptTimedOut, InvalidTransition, passable
 from stator.graph import State
-from stator.graph.attempt_log import RUNNING
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
+from stator.graph.running import RUNNING
 from stator.worker.announcements import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
 

@@ -7,7 +7,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
-from stator.graph.attempt_log import RUNNING
+from stator.graph.running import RUNNING
 from stator.models import Action, Before, Event, History, move_rows
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, Packet

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.graph.attempt_log import LOG, MAX_BYTES, MAX_LINES, RUNNING, AttemptLog, keep_logs
+from stator.graph.attempt_log import LOG, MAX_BYTES, MAX_LINES, AttemptLog, keep_logs
+from stator.graph.running import RUNNING
 
 
 @pytest.fixture
