@@ -29,7 +29,7 @@ EXTENSIONS = (
     "stator.extensions.schemas",
     "stator.extensions.slices",
     "stator.extensions.partitions",
-    "stator.extensions.history",
+    "stator.extensions.reports",
     "stator.extensions.undo",
     "stator.extensions.events",
     "stator.extensions.steps",

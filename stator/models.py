@@ -24,6 +24,7 @@ from stator.explain.survey import Survey
 from stator.extensions.limits.models import Limit
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
+from stator.extensions.reports.models import History, Report, reports_of
 from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.stats.models import Depth, Stats
 from stator.extensions.steps.models import Step, steps_of
@@ -54,8 +55,9 @@ from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, prepare_options, written_to
 from stator.rows.news import Portion, how_far
 from stator.rows.reconcile import look_again, watched_fields, watched_values
-from stator.rows.reports import Event, History, Report, records_of, reports_of
+from stator.rows.records import records_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
+from stator.rows.sent_events import Event
 from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
@@ -73,7 +75,7 @@ __all__ = [
     "Depth",  # stator.extensions.stats
     "Estimate",
     "Event",
-    "History",
+    "History",  # stator.extensions.reports
     "InLine",
     "Limit",  # stator.extensions.limits
     "ModelHooks",
@@ -86,7 +88,7 @@ __all__ = [
     "ProblemKind",
     "Progress",  # stator.extensions.progress
     "Reason",
-    "Report",
+    "Report",  # stator.extensions.reports
     "ShadowLine",  # stator.extensions.shadow
     "SpreadField",
     "Starving",
@@ -125,7 +127,7 @@ __all__ = [
     "records_of",
     "register_hooks",
     "remembered",
-    "reports_of",
+    "reports_of",  # stator.extensions.reports
     "shown_key",
     "starving",
     "state_field",

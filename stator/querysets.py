@@ -15,6 +15,7 @@ from stator.explain.reasons import explain_counts
 from stator.extensions.events.verbs import HasEvents, TakesEvents
 from stator.extensions.pauses.verbs import Pausing
 from stator.extensions.progress.claims import SaysProgress
+from stator.extensions.reports.models import reports_of
 from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
 from stator.rows import columns
@@ -26,7 +27,7 @@ from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of
-from stator.rows.reports import LATEST, reports_of
+from stator.rows.sent_events import LATEST
 from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 

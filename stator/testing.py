@@ -22,6 +22,7 @@ from django.db.models import F, Model, QuerySet
 from stator import signals
 from stator.exceptions import StatorError
 from stator.extensions.related.testing import finish_children
+from stator.extensions.reports.models import Report
 from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
 from stator.graph.options import is_number
@@ -32,7 +33,7 @@ from stator.rows.dates import columns_of_dates
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.reports import Report, records_of
+from stator.rows.records import records_of
 from stator.rows.state_column import state_name
 from stator.runner import StatorRunner, attempt_row
 from stator.scopes import in_parts

@@ -19,13 +19,13 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.followers import moved
+from stator.rows.followers import HandAct, by_hand, moved
 from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.reports import History, events_of, keep_acts, keep_moves
+from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
 from stator.scopes import are_apart, read_first
@@ -262,11 +262,11 @@ class _Undoing:
         own = self.done.action
         reason = f"undid action {self.action.pk}{': ' * bool(own.reason)}{own.reason}"
         if not self.action.moves:
-            keep_acts(self.model, self.using, [row.pk for row in going.values()], own.actor, reason)
+            act = HandAct(actor=own.actor, reason=reason, told=True)
+            by_hand(self._rows, [row.pk for row in going.values()], act)
             return
         for target, some in self._by_target(going):
-            pks = [row.pk for row in some]
-            keep_moves(self.model, self.using, pks, target, reason, History.Kind.HAND, actor=own.actor)
+            by_hand(self._rows, [row.pk for row in some], HandAct(target=target, actor=own.actor, reason=reason))
 
     def _follow(self, found: Going) -> None:
         """Do what follows when objects have gone back: events, and whoever waited for the state."""

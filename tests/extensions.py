@@ -54,11 +54,11 @@ EXTENSIONS = {
         tests="tests/citus/* tests/stator/db/test_slices*",
     ),
     "events": Extension(
-        "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "
-        "stator/answering.py stator/rows/answer_links.py "
+        "stator/rows/events.py stator/rows/sent_events.py stator/rows/available.py stator/rows/senders.py "
+        "stator/graph/senders.py stator/answering.py stator/rows/answer_links.py "
         "stator/admin/sending.py stator/admin/inbox.py stator/admin/answers.py",
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
-        r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
+        r"|may_send|send_event\w*|on_event\w*)$|rows\.events|rows\.sent_events",
     ),
     "related": Extension(
         "",
@@ -86,9 +86,10 @@ EXTENSIONS = {
         r"reconcile_on|look_again|watched_fields|watched_values|_loaded_watched|rows\.reconcile",
     ),
     "reports": Extension(
-        "stator/rows/reports.py stator/db/history.py stator/graph/attempt_log.py",
-        r"^(history|History|Report|records_of|report_of|HISTORY\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
-        r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|rows\.reports|db\.history",
+        "",
+        r"^(history|History|Report|report_of|HISTORY\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
+        r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|extensions\.reports",
+        tests="tests/stator/extensions/reports/*",
     ),
     "stats": Extension(
         "",

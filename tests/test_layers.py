@@ -38,6 +38,8 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
     "stator.db.interface", "stator.migration_operations", "stator.runner", "tasks.queue.held_claims",
+    # They tell the latest error of objects.
+    "stator.explain.facts", "stator.explain.kinds",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
@@ -80,7 +82,7 @@ WITH_SQL = {
     "extensions.steps.attempt": "inserts what is selected from the row of a claim",
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
-    "rows.reports": "copies what rows are, by the server, before they are changed",
+    "rows.records": "copies what rows are, by the server, before they are changed",
     "rows.life_ends": "asks which records rows have that are about to be deleted",
     "rows.column_guard": "asks the server what time it is",
     "extensions.schemas": "asks the server for its schemas, and their tables and columns",
@@ -334,6 +336,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.logs"}
     # Processes of their own, for objects that lost many leases and for isolated actions.
     further |= {f"stator.extensions.isolation.{name}" for name in ("child", "messages", "process", "surroundings")}
+    # What attempts log.
+    further |= {"stator.extensions.reports.attempt_log"}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":

@@ -16,7 +16,7 @@ from stator.admin.listing import AnyAddressAdmin
 from stator.graph import State, StateGraph
 from stator.rows.available import skips
 from stator.rows.meta import graph_of
-from stator.rows.reports import REASON_LENGTH
+from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_states
 from stator.rows.unlocks import HOLDS, holders_of, unlock_and_hold

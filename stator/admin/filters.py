@@ -9,13 +9,13 @@ from django.db.models import Model, Q, QuerySet, Subquery
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
+from stator.extensions.reports.models import reports_of
 from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
 from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.reports import reports_of
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.

@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from stator.conf import read_settings
 from stator.explain.sentences import passes, times_out
+from stator.extensions.reports.models import Report
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
 from stator.rows.dates import deadline_of, moment_of, start_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.news import HowFar, how_far
-from stator.rows.reports import Report
 from stator.rows.state_column import UNMANAGED, state_name, state_of
 from stator.rows.workers import worker_of
 from stator.texts import counted

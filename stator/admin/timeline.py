@@ -7,13 +7,14 @@ from datetime import datetime
 from django.db.models import Q
 
 from stator.admin.row_summary import holder, seconds_since
+from stator.extensions.reports.models import History, Report
 from stator.graph.durations import span
 from stator.graph.failures import lease_lost
 from stator.graph.options import EVENT_NAME
 from stator.models import StatorModel
 from stator.rows.meta import home_of
 from stator.rows.process_exits import processes_of
-from stator.rows.reports import History, Report, records_of
+from stator.rows.records import records_of
 from stator.rows.state_column import state_name
 
 LATEST = 50

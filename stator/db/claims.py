@@ -22,7 +22,7 @@ from stator.graph import State
 from stator.graph.failures import bounded
 from stator.rows import columns
 from stator.rows.claimable import READY, Crashes
-from stator.rows.reports import Event, events_of
+from stator.rows.sent_events import Event, events_of
 
 logger = logging.getLogger("stator.worker")
 

@@ -32,8 +32,8 @@ from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.life import LIFE, VISIT, Life, is_of_failure
 from stator.rows.news import take_news, write_news
-from stator.rows.reports import HAPPENED, Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
+from stator.rows.sent_events import HAPPENED, Event, events_of_visit
 from stator.scopes import Scope
 from stator.signals import Move
 

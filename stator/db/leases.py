@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db.models import F, FloatField, Model, Q, QuerySet, Value
 
 from stator.db.conditions import REAP
-from stator.db.history import keep_lost, keep_quarantine
 from stator.db.interface import Claim, Operations
 from stator.db.refusals import unless_refused
 from stator.db.repeat import retried
@@ -16,6 +15,7 @@ from stator.db.values import Pk
 from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Now
+from stator.rows.followers import followers_of
 from stator.rows.workers import worker_of
 
 NO_LIMIT = Value(None, output_field=FloatField())
@@ -108,10 +108,13 @@ class Leases:
                 if operations.hooks.reaped and (unbegun := operations.hooks.reaped(rows, "")):
                     operations.rows.filter(pk__in=unbegun).update(**columns.releasing())
                     rows = operations.rows.filter(pk__in=[pk for pk, _ in held if pk not in unbegun])
-                if operations.options.history:
-                    keep_lost(operations.alias, operations.label, rows)
+                followers = followers_of(operations.model)
+                for follower in followers:
+                    follower.reaping(rows)
                 rows.update(**columns.reaping(most, self._spared))
-                keep_quarantine(operations.alias, operations.label, operations.rows, dict(held), most)
+                crashed = operations.rows.filter(pk__in=[pk for pk, _ in held], state_crashes__gte=most)
+                for follower in followers:
+                    follower.quarantined(crashed, dict(held), most)
         return held
 
     @cached_property

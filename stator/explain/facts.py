@@ -13,6 +13,7 @@ from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate
+from stator.extensions.reports.models import History, Report
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
@@ -27,8 +28,9 @@ from stator.rows.news import HowFar, how_far
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.readings import read
-from stator.rows.reports import Event, History, Report, records_of
+from stator.rows.records import records_of
 from stator.rows.senders import people_with
+from stator.rows.sent_events import Event
 from stator.rows.state_column import state_field
 from stator.rows.versions import LEFT, Fleet, left_by
 from stator.rows.workers import Worker, live_workers, worker_of

@@ -14,9 +14,9 @@ from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
 from stator.explain.survey import Depths, Survey, Surveyed
+from stator.extensions.reports.models import reports_of
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
-from stator.rows.reports import reports_of
 from stator.rows.state_column import state_field
 
 

@@ -11,12 +11,12 @@ from django.db.models.functions import Right
 
 from stator.conf import load_settings
 from stator.explain.survey import Group
+from stator.extensions.reports.models import Report, reports_of
 from stator.graph.durations import seconds_of
 from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed
 from stator.rows.keys import keys_of
-from stator.rows.reports import Report, reports_of
 from stator.rows.state_column import state_field
 from stator.statements import is_one_of
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from stator.overview.charts import Point
 from stator.rows.readings import read
-from stator.rows.reports import Event
+from stator.rows.sent_events import Event
 
 HOUR, DAY, MONTH = "hour", "day", "month"
 PERIODS = (HOUR, DAY, MONTH)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
+from stator.extensions.reports.models import History
 from stator.graph import State
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows import columns
 from stator.rows.meta import options_of
-from stator.rows.reports import History
 
 DAY = 86400.0
 

@@ -12,7 +12,7 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_text
 from stator.rows.life import RESTS_AFTER, VISIT
 from stator.rows.meta import owner_of
-from stator.rows.reports import REASON_LENGTH, inserting, send
+from stator.rows.records import REASON_LENGTH, inserting, send
 from stator.rows.rollbacks import remembered
 from stator.rows.state_column import state_field
 

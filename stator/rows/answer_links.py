@@ -18,7 +18,7 @@ from stator.rows.events import Sent, name_of, send
 from stator.rows.keys import key_of
 from stator.rows.life import life_of
 from stator.rows.meta import model_of, owner_of
-from stator.rows.reports import events_of
+from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_name, state_of
 
 SALT = "stator.answer"

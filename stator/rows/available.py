@@ -13,8 +13,8 @@ from stator.rows.events import name_of, refusal_of
 from stator.rows.keys import shown_key
 from stator.rows.life import life_of
 from stator.rows.meta import home_of, owner_of
-from stator.rows.reports import events_of
 from stator.rows.senders import NAMED, people_with
+from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field, state_of
 from stator.texts import listed
 

@@ -26,7 +26,7 @@ from stator.rows.followers import HandAct, by_hand
 from stator.rows.keys import shown_key
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, History, events_of, events_of_visit
+from stator.rows.sent_events import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import entering_from, move_locked
 from stator.texts import bounded, json_text, text_problem
 
@@ -34,6 +34,9 @@ logger = logging.getLogger("stator.events")
 
 # The most levels of lists and objects in a payload: MariaDB stores no more than 31.
 PAYLOAD_DEPTH = 30
+
+# The kind of the acts of events.
+EVENT = "event"
 
 ENCODER = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
@@ -261,7 +264,7 @@ def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedE
     if missing > 0:
         note_event(owner, using, found.pk, event, f"{needed - missing} of {needed}")
     elif leads_to is not None:
-        act = HandAct(target=leads_to, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
+        act = HandAct(target=leads_to, actor=event.sender, reason=event.described, kind=EVENT)
         move_locked(rows, [found], leads_to, entering_from(owner, leads_to, [found]), act)
     else:
         note_event(owner, using, found.pk, event)
@@ -274,7 +277,7 @@ def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome
     """Write a history entry of an event that does not move its object."""
     reason = f"{event.described} ({outcome})" if outcome else event.described
     rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=pk)
-    by_hand(rows, [pk], HandAct(actor=event.sender, reason=reason, kind=History.Kind.EVENT))
+    by_hand(rows, [pk], HandAct(actor=event.sender, reason=reason, kind=EVENT))
 
 
 def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:

@@ -1,12 +1,13 @@
 """Followers: what follows when rows move, whoever moves them: workers, duties, people, events or an undo."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
 
+from stator.graph.failures import Failure
 from stator.graph.states import State
 from stator.rows.left import of_graph
 from stator.rows.life import Life
@@ -33,16 +34,17 @@ class Left(Protocol):
     def life(self) -> Life: ...
 
 
-# The kind of most acts.
-HAND = "hand"
+# The kinds of acts: most are of people or programs. A move follows those of related objects.
+HAND, MOVE = "hand", "move"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandAct:
-    """What a person, a program or an event does to rows: a move to ``target``, or a change without one.
+    """What a person, a program or related rows do to rows: a move to ``target``, or a change without one.
 
-    ``actor``: who, and ``reason``: why; both may be empty. ``kind``: "hand" or "event". ``action``: the stored action
-    that the act is a part of, to be undone with it.
+    ``actor``: who, and ``reason``: why; both may be empty. ``kind``: "hand", "move", or that of an extension.
+    ``action``: the stored action that the act is a part of, to be undone with it. ``told``: the history is to tell it
+    even if it names nobody.
     """
 
     target: State | None = None
@@ -50,6 +52,7 @@ class HandAct:
     reason: str = ""
     kind: str = HAND
     action: object | None = None
+    told: bool = False
 
 
 class Follower:
@@ -83,6 +86,18 @@ class Follower:
 
     def written(self, rows: QuerySet[Model]) -> None:
         """Do what a write to one of the ``fields`` of these rows causes, in its transaction, before or after it."""
+
+    def reaping(self, rows: QuerySet[Model]) -> None:
+        """Do what precedes the end of the leases of these locked rows, which have run out."""
+
+    def quarantined(self, rows: QuerySet[Model], held: Mapping[Any, str], most: int) -> None:
+        """Do what follows when ``most`` lost leases have quarantined these rows.
+
+        ``held``: the workers that held them, by their keys, and those of others.
+        """
+
+    def hung(self, using: str, pk: object, state: str, failure: Failure, worker: str) -> None:
+        """Do what follows when a worker ends itself because the attempt of this row, which it holds, hangs."""
 
     def waking(self, states: set[str]) -> Iterable[type[Model]]:
         """Return the models that may have ready rows because rows have entered these states."""

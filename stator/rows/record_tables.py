@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
-from stator.rows.reports import Event, History, Report
+from stator.rows.sent_events import Event
 from stator.rows.workers import Worker
 
 # The keys of rows that are deleted as texts, or a queryset of these.
@@ -59,9 +59,7 @@ class RecordTable:
 
 RECORD_TABLES = [
     RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
-    RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
-    RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
     RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.prune.OVER"),

@@ -13,7 +13,7 @@ from django.db import connections
 
 from stator.db.interface import Claim
 from stator.graph.failures import HUNG_AT, MESSAGE_LENGTH, TRACEBACK_LENGTH, bounded, hung
-from stator.rows.reports import failure_report, keep_reports
+from stator.rows.followers import followers_of
 from stator.rows.workers import worker_of
 from stator.texts import one_line
 from stator.worker.connections import own_connections
@@ -96,5 +96,5 @@ def _report_one(claim: Claim, trouble: str, calls: traceback.StackSummary) -> No
     )  # fmt: skip
     with operations.scope.enter(), operations.transaction():
         if operations.rows.filter(pk=claim.pk, state_claim=claim.token).exists():
-            report = failure_report(operations.label, claim.pk, claim.state.name, failure, worker_of(claim.token))
-            keep_reports(operations.alias, operations.label, [report])
+            for follower in followers_of(operations.model):
+                follower.hung(operations.alias, claim.pk, claim.state.name, failure, worker_of(claim.token))

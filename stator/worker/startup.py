@@ -27,7 +27,7 @@ from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
 from stator.rows.meta import by_database, graph_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.reports import History
+from stator.rows.workers import Worker
 from stator.scopes import Scope, entering
 from stator.texts import one_line
 
@@ -181,7 +181,7 @@ def migrated_by_another(connection: BaseDatabaseWrapper, tables: set[str]) -> bo
     """
     return (
         tables.isdisjoint(model._meta.db_table for model in OWN if model._meta.model_name != "stats")
-        and router.allow_migrate_model(connection.alias, History)
+        and router.allow_migrate_model(connection.alias, Worker)
         and FIRST in MigrationRecorder(connection).applied_migrations()
     )
 

@@ -23,7 +23,6 @@ from stator.db.files import watched_files
 from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
 from stator.db.suspensions import Suspensions
-from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.scopes import Scope
@@ -257,7 +256,6 @@ class Worker(WorkerOptions):
 
     def _threads_beside(self) -> Iterator[Part]:
         """Yield the parts that hear, renew, claim and record; they stop after all others."""
-        yield Part(start=keep_logs)
         for listener in self.listeners:
             yield Part(start=listener.start, stop=partial(listener.stop, STOP_TIME))
         yield Part(start=self.heartbeat.start, stop=partial(self.heartbeat.stop, STOP_TIME))

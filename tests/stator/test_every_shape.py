@@ -13,13 +13,13 @@ from django.test import Client
 from django.utils.html import escape
 
 from stator.extensions.pauses.models import pause_objects
+from stator.extensions.reports.models import failure_report
 from stator.graph.failures import describe
 from stator.models import History, Pause, Report
 from stator.overview.survey import problems, survey
 from stator.rows.actions import Action
 from stator.rows.keys import shown_text
 from stator.rows.meta import owner_of
-from stator.rows.reports import failure_report
 from stator.rows.state_column import state_name
 from tests.commanding import asked, run
 from tests.stator.admin.overviews import worker

@@ -3,9 +3,9 @@
 import pytest
 from django.test import override_settings
 
+from stator.extensions.reports.models import failure_report, keep_reports
 from stator.graph.failures import describe
 from stator.models import History
-from stator.rows.reports import failure_report, keep_reports
 from tests.stator.making import LEASED, ago, put, raw, row
 from tests.testapp.basic import Page, Step, StepGraph
 from tests.testapp.keys import TextKeyed, UuidKeyed

@@ -11,7 +11,7 @@ from stator.rows.followers import Follower, Left
 from stator.rows.keys import key_of
 from stator.rows.locking import BATCH, Locked, in_batches
 from stator.rows.meta import graph_of
-from stator.rows.reports import LEFT, Event, events_of
+from stator.rows.sent_events import LEFT, Event, events_of
 
 
 class KeptEvents(Follower):

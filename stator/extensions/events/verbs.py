@@ -9,8 +9,8 @@ from stator.rows.answer_links import link_to
 from stator.rows.available import available_to
 from stator.rows.events import Sent, send, withdraw
 from stator.rows.meta import home_of, owner_of
-from stator.rows.reports import Event
 from stator.rows.rollbacks import remembered
+from stator.rows.sent_events import Event
 
 
 class TakesEvents:

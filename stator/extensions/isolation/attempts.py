@@ -24,7 +24,7 @@ from stator.db.suspensions import Suspensions
 from stator.exceptions import NotBegun
 from stator.extensions.isolation.messages import SAY_EVERY, IsolatedAnswer, Request
 from stator.extensions.isolation.surroundings import Surroundings
-from stator.graph.attempt_log import keep_logs
+from stator.extensions.reports.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named

@@ -17,7 +17,7 @@ from stator.rows.keys import shown_key
 from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import named_state, owner_of
 from stator.rows.record_tables import Keys, RecordTable, add_record_table
-from stator.rows.reports import REASON_LENGTH
+from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
 from stator.rows.unlocks import Hold, add_hold
 

@@ -13,7 +13,7 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH
 from stator.rows.news import HowFar, News
 from stator.rows.record_tables import RecordTable, add_record_table
-from stator.rows.reports import conflict_target
+from stator.rows.records import conflict_target
 from stator.texts import bounded, text_of
 
 TEXT_LENGTH = 200

@@ -7,10 +7,9 @@ from django.db.models import Model, QuerySet
 from stator.extensions.related.waits import reopen_all, waiters_of, waits_of, wake
 from stator.extensions.related.watches import Watch, watchers_of, watches_of
 from stator.rows import columns
-from stator.rows.followers import Follower, WaiterHeld, moved
+from stator.rows.followers import MOVE, Follower, HandAct, WaiterHeld, by_hand, moved
 from stator.rows.locking import features_of, lock_options, read_locked
-from stator.rows.meta import field_of, options_of
-from stator.rows.reports import History, keep_moves
+from stator.rows.meta import field_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
 from stator.scopes import in_parts
@@ -108,8 +107,7 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
     met = rows.filter(watch.met(there), pk__in=pks, **field.at(watch.state))
     if before := read_locked(met.order_by("pk"), field):
         keys = [row.pk for row in before]
-        if options_of(owner).history:
-            keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
+        by_hand(rows, keys, HandAct(target=target, reason=watch.reason, kind=MOVE))
         rows.filter(pk__in=keys).update(**columns.entering(field, target, {watch.state.name}))
         moved(owner, using, target.name, keys, before, wait=wait)
         tell_moves(owner, using, before, target)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from stator.rows.meta import owner_of
 from stator.rows.record_tables import RecordTable, add_record_table
-from stator.rows.reports import conflict_target
+from stator.rows.records import conflict_target
 from stator.rows.stay import Stay
 
 DAY = 86400.0

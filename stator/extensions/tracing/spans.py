@@ -21,7 +21,7 @@ from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.rows.reports import REASON_LENGTH
+from stator.rows.records import REASON_LENGTH
 
 logger = logging.getLogger("stator.worker")
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from stator.extensions.isolation.surroundings import Surroundings
-from stator.graph.attempt_log import LOG, AttemptLog
+from stator.extensions.reports.attempt_log import LOG, AttemptLog
 from tasks.actions.registry import Context
 from tasks.conf import TaskSettings
 from tasks.extensions.isolation.calls import answer_of, process_for_action, value_of

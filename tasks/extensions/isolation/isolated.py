@@ -16,7 +16,7 @@ from stator.exceptions import NotBegun, TryAgainLater
 from stator.extensions.isolation.child import serve_worker
 from stator.extensions.isolation.messages import SAY_EVERY
 from stator.extensions.isolation.surroundings import Surroundings
-from stator.graph.attempt_log import LOG, keep_logs
+from stator.extensions.reports.attempt_log import LOG, keep_logs
 from stator.graph.failures import describe, text_of
 from stator.graph.running import RUNNING
 from tasks.actions.registry import Context, find

@@ -13,7 +13,7 @@ from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows.claimable import Crashes
-from stator.rows.reports import Event
+from stator.rows.sent_events import Event
 from stator.rows.workers import worker_of
 from tests.sizes import PATIENCE
 from tests.stator.db.calling import ERROR, pks, record, take, work

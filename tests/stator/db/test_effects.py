@@ -15,10 +15,10 @@ from stator.db import effects
 from stator.db.effect_table import EFFECTS, FOLLOWING, OF_ROWS
 from stator.db.effects import AFTER
 from stator.db.followed_moves import FollowedMoves
-from stator.db.history import KeptHistory, KeptReports
 from stator.db.program_claims import AllOrNone
 from stator.db.saved_fields import SavedFields
 from stator.extensions.related.effect import HandedOn
+from stator.extensions.reports.effects import KeptHistory, KeptReports
 from stator.extensions.stats.effect import CountedAttempts
 from stator.extensions.steps.effect import ForgottenSteps
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting

@@ -7,9 +7,9 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from stator.db import history
 from stator.db.interface import OutcomeBatch, new_token, new_worker_id
 from stator.db.outcome_columns import is_written
+from stator.extensions.reports import effects
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Report, Stats
@@ -126,7 +126,7 @@ def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(o
 
     steps = [put(Step), put(Step)]
     claims = claim_all(operations)
-    monkeypatch.setattr(history, "keep_reports", refuse)
+    monkeypatch.setattr(effects, "keep_reports", refuse)
     with pytest.raises(DatabaseError, match="the disk is full"):
         record(operations, *((claim, Waiting(5.0, ERROR)) for claim in claims))
     for step in steps:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.graph.attempt_log import LOG, MAX_BYTES, MAX_LINES, AttemptLog, keep_logs
+from stator.extensions.reports.attempt_log import LOG, MAX_BYTES, MAX_LINES, AttemptLog, keep_logs
 from stator.graph.running import RUNNING
 
 

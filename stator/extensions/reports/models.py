@@ -1,32 +1,23 @@
-"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, and events."""
+"""Rows beside the rows: the latest error or reason of each object, and its moves, errors and manual actions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
-from django.db.models import NOT_PROVIDED, F, Model, QuerySet, Value
+from django.db.models import F, Model, QuerySet
 
-from stator.graph.attempt_log import AttemptLog
-from stator.graph.failures import Failure, bounded
-from stator.graph.kept import Kept
+from stator.extensions.reports.attempt_log import AttemptLog
+from stator.graph.failures import Failure
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import Now, Seconds, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
-from stator.rows.life import Life
-from stator.rows.meta import owner_of
+from stator.rows.record_tables import RecordTable, add_record_table
+from stator.rows.records import REASON_LENGTH, conflict_target, inserting, send
 from stator.rows.state_column import state_field
 from stator.scopes import are_apart, read_first
-from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
-
-REASON_LENGTH = 500
-
-# The length of the keys that identify a repeated event.
-KEY_LENGTH_OF_EVENTS = 100
-
-Record = TypeVar("Record", bound=Model)
+from stator.statements import Parameter, Statement, StatementCache, is_one_of
 
 
 class Report(models.Model):
@@ -104,88 +95,6 @@ class History(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
 
 
-# The ``version`` of a mark, in the table of events, that an object has left a state that takes an event.
-LEFT = -1
-
-
-class Events(models.Manager["Event"]):
-    """Events, without the marks of states that objects have left."""
-
-    def get_queryset(self) -> QuerySet["Event"]:
-        """Return the events."""
-        return super().get_queryset().exclude(version=LEFT)
-
-
-class Event(models.Model):
-    """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
-
-    ``version``: the number of the visit that the event is of, so that handlers of the state that it led to find it. It
-    is null while the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state
-    that took it; ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes
-    several. ``life``: the object's life and wish when it came, see :class:`~stator.rows.life.Life`. Stored as long as
-    the history, and while it is in force.
-    """
-
-    model_label = models.CharField(max_length=200)
-    object_pk = models.CharField(max_length=KEY_LENGTH)
-    name = models.CharField(max_length=100)
-    payload = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
-    sender = models.CharField(max_length=150, blank=True)
-    at = MomentField(db_default=Now())
-    version = models.BigIntegerField(null=True, blank=True)
-    until = models.DateTimeField(null=True, blank=True)
-    source = models.CharField(max_length=100, blank=True)
-    to = models.CharField(max_length=100, blank=True)
-    key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
-    voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
-    life = models.BigIntegerField(default=0, db_default=0, editable=False)
-    objects = Events()
-    # Why it was sent; only the history stores that.
-    reason = ""
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["model_label", "object_pk", "key", "sender", "life"], name="stator_event_key_of_life"
-            ),
-            models.UniqueConstraint(
-                fields=["model_label", "object_pk", "version", "name", "voter", "life"],
-                name="stator_event_vote_of_wish",
-            ),
-        ]
-        indexes = [models.Index(fields=["at"], name="stator_event_at")]
-
-    def __str__(self) -> str:
-        return f"{self.model_label} {self.object_pk}: {self.name}"
-
-    @property
-    def described(self) -> str:
-        """The name with the payload and the reason, for the history."""
-        payload = "" if self.payload is None else f" {DjangoJSONEncoder(ensure_ascii=False).encode(self.payload)}"
-        return bounded(f"{self.name}{payload}{': ' if self.reason else ''}{self.reason}", REASON_LENGTH)
-
-
-def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:
-    """Return the rows of one kind, such as ``History``, about one object of a managed model or of a child of it."""
-    label = owner_of(model)._meta.label_lower
-    return QuerySet(kind, using=using).filter(model_label=label, object_pk=str(pk))
-
-
-def events_of(model: type[Model], using: str) -> QuerySet[Event]:
-    """Return the events that were sent to objects of a model."""
-    return Event.objects.using(using).filter(model_label=model._meta.label_lower)
-
-
-# The latest event of an attempt's visit, and all of them; None if there are many, which are read when one asks.
-LATEST = Kept[Event | None]("event", None)
-HAPPENED = Kept[tuple[Event, ...] | None]("events", ())
-
-
-def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> QuerySet[Event]:
-    """Return the events of the present visit and wish of an object, oldest first."""
-    return events_of(model, using).filter(life.of_wish, object_pk=str(pk), version=life.visit).order_by("pk")
-
-
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
     reports = Report.objects.using(using).filter(
@@ -196,9 +105,6 @@ def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Re
     names = {lookup.partition("__")[0] for lookup in lookups}
     return read_first(reports, sorted({"model_label", "object_pk", "error", "fingerprint", *names}))
 
-
-# The rows are read and written by the server alone.
-COPY = "INSERT INTO {table} ({columns}) {rows}"
 
 _entries: StatementCache[Statement] = StatementCache()
 
@@ -250,37 +156,6 @@ def _told(actor: str, reason: str, kind: str) -> dict[str, object]:
     return {"actor": actor[:150], "reason": reason[:REASON_LENGTH], "kind": str(kind)}
 
 
-def inserting(rows: QuerySet[Any], into: type[Model], values: Mapping[str, Any]) -> Statement:
-    """Return the INSERT of one row into another table for each of these rows.
-
-    ``values``: expressions for its columns. Other columns get the default of their field.
-    """
-    fields: list[Any] = [field for field in into._meta.concrete_fields if not field.primary_key]
-    # The database's own default would be in UTC, whatever the zone of the column is.
-    defaults = {
-        field.name: Value(field.get_default(), output_field=field)
-        if field.db_default is NOT_PROVIDED
-        else field.db_default
-        for field in fields
-        if field.name not in values
-    }
-    named: dict[str, Any] = {f"stator_{name}": value for name, value in {**defaults, **values}.items()}
-    quote, columns = connections[str(rows.db)].ops.quote_name, {f"stator_{one.name}": str(one.column) for one in fields}
-    return written(
-        COPY,
-        table=quote(into._meta.db_table),
-        columns=", ".join(quote(columns[name]) for name in named),
-        rows=selecting(rows.order_by().annotate(**named).values_list(*named)),
-    )
-
-
-def send(statement: Statement, using: str, values: Mapping[str, object]) -> None:
-    """Send a statement that returns nothing."""
-    connection = connections[using]
-    with connection.cursor() as cursor:
-        cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
-
-
 def failure_report(
     label: str, pk: object, state: str, failure: Failure, worker: str, log: AttemptLog | None = None
 ) -> Report:
@@ -309,6 +184,5 @@ def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
     )
 
 
-def conflict_target(using: str, *names: str) -> list[str] | None:
-    """Return the ``unique_fields`` for a ``bulk_create`` that updates existing rows; MySQL takes none."""
-    return list(names) if connections[using].features.supports_update_conflicts_with_target else None
+add_record_table(RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False))
+add_record_table(RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"))

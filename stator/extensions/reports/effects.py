@@ -1,20 +1,20 @@
-"""Reports and history of outcomes, of moves without a handler and of lost leases, written in their transactions."""
+"""Reports and history of outcomes and of moves without a handler, written in their transactions."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Self
 
-from django.db.models import F, Model, QuerySet
+from django.db.models import F
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.interface import Claim, Ended
 from stator.db.values import Pk
-from stator.graph.attempt_log import LOG, AttemptLog
-from stator.graph.failures import HUNG, Failure, bounded, lease_lost, quarantined, text_of
+from stator.extensions.reports.attempt_log import LOG, AttemptLog
+from stator.extensions.reports.models import History, Report, failure_report, keep_entries, keep_reports
+from stator.graph.failures import Failure, bounded, text_of
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows import columns
 from stator.rows.clock import Seconds
-from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_entries, keep_reports
-from stator.rows.state_column import state_field
+from stator.rows.records import REASON_LENGTH
 from stator.rows.workers import worker_of
 from stator.statements import written
 
@@ -154,39 +154,6 @@ def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[P
     ]
     if acts:
         History.objects.using(alias).bulk_create(acts)
-
-
-def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
-    """Write a report for each row that its crash has quarantined; ``held`` maps rows to the workers that held them."""
-    field = state_field(rows.model)
-    crashed = list(rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", field.name))
-    if not crashed:
-        return
-    # The workers that ended themselves have said where their attempts hung.
-    reports = Report.objects.using(alias).filter(model_label=label, object_pk__in=[str(pk) for pk, _ in crashed])
-    said = {pk: rest for pk, *rest in reports.filter(error=HUNG).values_list("object_pk", "message", "traceback")}
-    keep_reports(
-        alias, label,
-        [
-            failure_report(label, pk, field.name_of(state), quarantined(most, *said.get(str(pk), ())), held[pk])
-            for pk, state in crashed
-        ],
-    )  # fmt: skip
-
-
-def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:
-    """Write a history row for each of these rows, whose leases ran out; call it before they are written."""
-    failure = lease_lost()
-    field = state_field(rows.model)
-    named = ("pk", field.name, "state_version", "state_attempts", "state_attempted", "state_claim")
-    History.objects.using(alias).bulk_create(
-        History(
-            model_label=label, object_pk=str(pk), kind=History.Kind.ERROR, version=version, source=field.name_of(state),
-            worker=worker_of(token), claimed=claimed, attempts=attempts, error=f"{failure.kind}: {failure.message}",
-            fingerprint=failure.fingerprint,
-        )
-        for pk, state, version, attempts, claimed, token in rows.values_list(*named)
-    )  # fmt: skip
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:

@@ -1,0 +1,74 @@
+"""What is kept of that which no record of outcomes writes: acts by hand, and attempts that ended with their worker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from stator.extensions.reports.models import History, Report, failure_report, keep_acts, keep_moves, keep_reports
+from stator.graph.failures import HUNG, Failure, lease_lost, quarantined
+from stator.rows.followers import HAND, MOVE, Follower, HandAct
+from stator.rows.meta import options_of
+from stator.rows.state_column import state_field
+from stator.rows.workers import worker_of
+
+
+class KeptActs(Follower):
+    """Writes history entries and reports.
+
+    Of changes by hand without a move it writes only those that name their author or are ``told``; of moves after
+    related objects, and of lost leases, those of models with ``StatorMeta.history``.
+    """
+
+    def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
+        """Write the entries."""
+        using = str(rows.db)
+        if act.target is not None:
+            if act.kind != MOVE or options_of(self.model).history:
+                keep_moves(self.model, using, pks, act.target, act.reason, act.kind, actor=act.actor)
+        elif act.actor or act.told or act.kind != HAND:
+            keep_acts(self.model, using, pks, act.actor, act.reason, act.kind)
+
+    def reaping(self, rows: QuerySet[Model]) -> None:
+        """Write an entry for each lost lease."""
+        if not options_of(self.model).history:
+            return
+        failure, field = lease_lost(), state_field(self.model)
+        named = ("pk", field.name, "state_version", "state_attempts", "state_attempted", "state_claim")
+        History.objects.using(str(rows.db)).bulk_create(
+            History(
+                model_label=self._label, object_pk=str(pk), kind=History.Kind.ERROR, version=version,
+                source=field.name_of(state), worker=worker_of(token), claimed=claimed, attempts=attempts,
+                error=f"{failure.kind}: {failure.message}", fingerprint=failure.fingerprint,
+            )
+            for pk, state, version, attempts, claimed, token in rows.values_list(*named)
+        )  # fmt: skip
+
+    def quarantined(self, rows: QuerySet[Model], held: Mapping[Any, str], most: int) -> None:
+        """Write the reports."""
+        using, field = str(rows.db), state_field(self.model)
+        crashed = list(rows.values_list("pk", field.name))
+        if not crashed:
+            return
+        # The workers that ended themselves have said where their attempts hung.
+        reports = Report.objects.using(using).filter(
+            model_label=self._label, object_pk__in=[str(pk) for pk, _ in crashed]
+        )
+        said = {pk: rest for pk, *rest in reports.filter(error=HUNG).values_list("object_pk", "message", "traceback")}
+        keep_reports(
+            using, self._label,
+            [
+                failure_report(
+                    self._label, pk, field.name_of(state), quarantined(most, *said.get(str(pk), ())), held[pk]
+                )
+                for pk, state in crashed
+            ],
+        )  # fmt: skip
+
+    def hung(self, using: str, pk: object, state: str, failure: Failure, worker: str) -> None:
+        """Write the report."""
+        keep_reports(using, self._label, [failure_report(self._label, pk, state, failure, worker)])
+
+    @property
+    def _label(self) -> str:
+        return self.model._meta.label_lower
