@@ -1,5 +1,6 @@
 """Functions of Django's Tasks framework that do next to nothing, for the benchmark of the backend."""
 
+from benchmarks import offered
 from tasks.backend.framework import task
 
 
@@ -18,3 +19,9 @@ def add_in_thread(left: int, right: int) -> int:
 @task()
 async def nothing() -> None:
     """Return no result, on the event loop."""
+
+
+@task()
+async def timed(due: float) -> None:
+    """Do the work of a job at a steady rate."""
+    await offered.run(due)

@@ -6,6 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
+from benchmarks import offered
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
@@ -57,6 +58,20 @@ class TimedGraph(StateGraph):
     async def handle_new(cls, instance: Any) -> State:
         """Note the time and move on."""
         cls.started[instance.pk] = time.perf_counter()
+        return cls.done
+
+
+class OfferedGraph(StateGraph):
+    """One step, which does the work of a job at a steady rate."""
+
+    new = State(try_interval=60)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    async def handle_new(cls, instance: Any) -> State:
+        """Do it and move on."""
+        await offered.run(instance.due)
         return cls.done
 
 
@@ -347,6 +362,13 @@ class TimedItem(StatorModel):
     """Records when its handler began."""
 
     state = StateField(TimedGraph)
+
+
+class OfferedItem(StatorModel):
+    """An object that is due at a Unix time."""
+
+    state = StateField(OfferedGraph)
+    due = models.FloatField()
 
 
 class PageItem(StatorModel):

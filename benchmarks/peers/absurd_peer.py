@@ -6,7 +6,10 @@ is completed by itself, in a function of the database.
 """
 
 import asyncio
+import json
+from contextlib import contextmanager
 
+import offer
 import psycopg
 import script
 from absurd_sdk import AsyncAbsurd
@@ -41,6 +44,17 @@ def each(url: str, jobs: int) -> None:
     asyncio.run(all_of_them())
 
 
+@contextmanager
+def sender(url: str):
+    """Spawn the tasks of one moment by one statement."""
+    spawn = "absurd.spawn_task(%s, 'timed', each, '{}')"
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield lambda due: connection.execute(
+            f"SELECT count(*) FROM jsonb_array_elements(%s) AS each, LATERAL {spawn}",
+            (json.dumps([{"due": each} for each in due]), QUEUE),
+        )
+
+
 def work(url: str, size: int) -> None:
     """Run one worker that claims and runs ``size`` tasks at once; the default is 1."""
 
@@ -65,8 +79,12 @@ async def _app(url):
     async def nothing(params, context) -> None:
         script.handled()
 
+    @app.register_task(name="timed")
+    async def timed(params, context) -> None:
+        await offer.timed(params["due"])
+
     return app
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left, each), size=100)
+    script.main(script.Peer(install, work, enqueue, left, each, sender), size=100)

@@ -5,8 +5,10 @@ The job has no states to go through.
 """
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import offer
 import script
 from awa import AsyncClient
 
@@ -20,6 +22,13 @@ class Nothing:
     """The arguments of the job."""
 
     number: int
+
+
+@dataclass
+class Timed:
+    """The arguments of the job at a steady rate."""
+
+    due: float
 
 
 def install(url: str) -> None:
@@ -53,6 +62,18 @@ def each(url: str, jobs: int) -> None:
     asyncio.run(_with_client(url, all_of_them))
 
 
+@contextmanager
+def sender(url: str):
+    """Stream the jobs of one moment."""
+    with asyncio.Runner() as runner:
+        client = AsyncClient(url, max_connections=CONNECTIONS)
+
+        async def send(due: list[float]) -> None:
+            await client.enqueue_many_copy([Timed(each) for each in due], queue=QUEUE)
+
+        yield lambda due: runner.run(send(due))
+
+
 def work(url: str, size: int) -> None:
     """Run one worker with ``size`` jobs at once; 128 in one queue is what its documentation measures."""
 
@@ -60,6 +81,10 @@ def work(url: str, size: int) -> None:
         @client.task(Nothing, queue=QUEUE)
         async def nothing(job) -> None:
             script.handled()
+
+        @client.task(Timed, queue=QUEUE)
+        async def timed(job) -> None:
+            await offer.timed(job.args.due)
 
         script.begin()
         await client.start([(QUEUE, size)])
@@ -87,4 +112,4 @@ async def _with_client(url, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left, each), size=128)
+    script.main(script.Peer(install, work, enqueue, left, each, sender), size=128)

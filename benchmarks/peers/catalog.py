@@ -19,7 +19,9 @@ class Case:
 class Peer:
     """One peer. ``share``: the fraction of jobs it gets, since a slow one would take minutes for all of them.
 
-    ``python``: the oldest version it supports; None if it runs on Node. ``store``: ``"postgresql"`` or ``"redis"``.
+    ``requirements``: none for this framework, which runs in this environment. ``python``: the oldest version it
+    supports; None if it runs on Node. ``store``: ``"postgresql"`` or ``"redis"``. ``steady``: its script offers
+    jobs at a steady rate too.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Peer:
     share: float = 1
     python: tuple[int, int] | None = (3, 11)
     store: str = "postgresql"
+    steady: bool = False
 
     @property
     def script(self) -> Path:
@@ -42,6 +45,7 @@ PEERS = (
         ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"),
         (Case("batch 100", 100), Case("batch 500", 500), Case("batch 500, two processes", 500, 2)),
         "deletes the job, keeps log rows; an end is not fenced",
+        steady=True,
     ),
     Peer(
         "graphile-worker",
@@ -49,6 +53,7 @@ PEERS = (
         (Case("local queue 500", 500), Case("local queue 500, two processes", 500, 2)),
         "deletes the job and keeps nothing; a dead worker's jobs wait four hours",
         python=None,
+        steady=True,
     ),
     Peer(
         "oban",
@@ -71,6 +76,7 @@ PEERS = (
         (Case("concurrency 30", 30),),
         "keeps the row and its events; stalled jobs are the application's to find, no fence",
         share=0.1,
+        steady=True,
     ),
     Peer(
         "awa",
@@ -78,6 +84,7 @@ PEERS = (
         (Case("128 workers", 128),),
         "keeps ended jobs for a day; no history",
         share=0.25,
+        steady=True,
     ),
     Peer(
         "absurd",
@@ -85,6 +92,7 @@ PEERS = (
         (Case("concurrency 100", 100),),
         "keeps the task and its runs; a lease is not renewed unless the task asks",
         share=0.1,
+        steady=True,
     ),
     Peer(
         "celery",
@@ -102,4 +110,10 @@ PEERS = (
         share=0.1,
         python=(3, 12),
     ),
+)
+
+# This framework, at a steady rate only: its drains are measured in the process of the benchmark.
+OURS = (
+    Peer("stator", (), (), "", steady=True),
+    Peer("stator-tasks", (), (), "", steady=True),
 )

@@ -49,4 +49,4 @@ def left(url: str) -> int:
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left), size=100)
+    script.main(script.Peer(install, work, enqueue, left), size=100)

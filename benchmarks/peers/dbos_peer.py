@@ -56,4 +56,4 @@ def _config(url):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left), size=0)
+    script.main(script.Peer(install, work, enqueue, left), size=0)

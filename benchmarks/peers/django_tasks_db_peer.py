@@ -64,4 +64,4 @@ def left(url: str) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    script.main(script.Peer(install, enqueue, work, left), size=1)
+    script.main(script.Peer(install, work, enqueue, left), size=1)

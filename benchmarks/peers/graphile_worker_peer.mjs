@@ -16,6 +16,7 @@ const { Pool } = require("pg");
 const { run, runMigrations } = require("graphile-worker");
 
 const PATIENCE = 60_000;
+const TICK = 20;
 const silent = new (require("graphile-worker").Logger)(() => () => {});
 const [url, jobs] = [process.argv[2], Number(process.argv[3])];
 const option = (name, value) => {
@@ -42,6 +43,68 @@ async function enqueueEach(pool) {
   for (let number = 0; number < jobs; number += 1) {
     await pool.query("SELECT id FROM graphile_worker.add_job($1, $2::json)", ["nothing", "{}"]);
   }
+}
+
+const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Offer jobs without end, as offer.py does. */
+async function offer(pool, rate) {
+  const began = Date.now();
+  let [sent, ticks, enqueued, second] = [0, 0, 0, Math.floor(began / 1000)];
+  for (;;) {
+    const due = began + ticks * TICK;
+    await sleep(Math.max(0, due - Date.now()));
+    ticks += 1;
+    const count = Math.floor((rate * ticks * TICK) / 1000) - sent;
+    if (count) {
+      const specs = Array.from({ length: count }, () => ({ identifier: "timed", payload: { due: due / 1000 } }));
+      await pool.query(
+        `SELECT 1 FROM graphile_worker.add_jobs(ARRAY(
+           SELECT json_populate_recordset(NULL::graphile_worker.job_spec, $1::json)))`,
+        [JSON.stringify(specs)],
+      );
+    }
+    sent += count;
+    enqueued += count;
+    const now = Math.floor(Date.now() / 1000);
+    if (now > second) {
+      tell({ second, enqueued });
+      [second, enqueued] = [now, 0];
+    }
+  }
+}
+
+/** Run what is offered, each for some milliseconds, with `--size` at once. */
+async function serve(milliseconds) {
+  let begun = [];
+  const report = async () => {
+    for (;;) {
+      const second = Math.floor(Date.now() / 1000);
+      await sleep((second + 1) * 1000 - Date.now());
+      tell({ second, claim_ms: begun.splice(0) });
+    }
+  };
+  await run({
+    preset: {
+      worker: {
+        connectionString: url,
+        concurrentJobs: size,
+        maxPoolSize: 26,
+        localQueue: { size: 500 },
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+        logger: silent,
+      },
+    },
+    noHandleSignals: true,
+    taskList: {
+      timed: async ({ due }) => {
+        begun.push(Math.round(100 * (performance.timeOrigin + performance.now() - 1000 * due)) / 100);
+        await sleep(milliseconds);
+      },
+    },
+  });
+  await report();
 }
 
 /** One worker: tells when it begins, what it has handled every 5 ms, and its processor seconds when asked to stop. */
@@ -107,6 +170,9 @@ async function drain(pool, processes) {
 async function main() {
   await runMigrations({ connectionString: url, logger: silent });
   const pool = new Pool({ connectionString: url });
+  if (process.argv.includes("--install")) return pool.end();
+  if (process.argv.includes("--offer")) return offer(pool, option("--offer"));
+  if (process.argv.includes("--serve")) return serve(option("--serve"));
   const started = seconds();
   await (process.argv.includes("--each") ? enqueueEach : enqueue)(pool);
   tell({ enqueued: jobs, seconds: seconds() - started });

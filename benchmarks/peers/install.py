@@ -11,7 +11,8 @@ from pathlib import Path
 
 from benchmarks.peers.catalog import Peer
 
-CACHE = Path(__file__).parents[2] / "var" / "peers"
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / "var" / "peers"
 PATIENCE = 600
 # Debian ships the server in the tools package. Some systems lack the libraries.
 REDIS_PACKAGES = ("redis-tools", "liblzf1", "libjemalloc2")
@@ -23,6 +24,8 @@ class Unavailable(Exception):
 
 def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]:
     """Install the peer, and return the command of its script without arguments, and its environment variables."""
+    if not peer.requirements:
+        return [sys.executable, "-W", "ignore", str(peer.script)], {"PYTHONPATH": str(ROOT)}
     folder = cache / peer.name
     if peer.python is None:
         node, npm = _program("node"), _program("npm")

@@ -65,4 +65,4 @@ async def _with_pool(url, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left), size=100)
+    script.main(script.Peer(install, work, enqueue, left), size=100)

@@ -6,8 +6,10 @@ therefore still deletes it. The job has no states to go through.
 """
 
 import asyncio
+from contextlib import contextmanager
 
 import asyncpg
+import offer
 import script
 import uvloop
 from pgqueuer import AsyncpgDriver, PgQueuer, Queries
@@ -39,6 +41,19 @@ def each(url: str, jobs: int) -> None:
     asyncio.run(_with_queries(url, all_of_them))
 
 
+@contextmanager
+def sender(url: str):
+    """Enqueue the jobs of one moment per statement."""
+    with asyncio.Runner() as runner:
+        queries = Queries(AsyncpgDriver(runner.run(_connect(url))))
+
+        def send(due: list[float]) -> None:
+            payloads = [repr(each).encode() for each in due]
+            runner.run(queries.enqueue(["timed"] * len(due), payloads, [0] * len(due)))
+
+        yield send
+
+
 def work(url: str, size: int) -> None:
     """Run one worker with batches of ``size`` jobs; the default is 10."""
     uvloop.run(_work(url, size))
@@ -61,8 +76,16 @@ async def _work(url, size):
     async def nothing(job) -> None:
         script.handled()
 
+    @queue.entrypoint("timed")
+    async def timed(job) -> None:
+        await offer.timed(float(job.payload))
+
     script.begin()
     await queue.run(batch_size=size)
+
+
+async def _connect(url):
+    return await asyncpg.connect(url)
 
 
 async def _with_queries(url, act):
@@ -74,4 +97,4 @@ async def _with_queries(url, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left, each), size=100)
+    script.main(script.Peer(install, work, enqueue, left, each, sender), size=100)

@@ -6,7 +6,9 @@ keeps the row and writes an event for each step, as a history does. Each job is 
 """
 
 import asyncio
+from contextlib import contextmanager
 
+import offer
 import procrastinate
 import psycopg
 import script
@@ -18,6 +20,12 @@ app = procrastinate.App(connector=procrastinate.PsycopgConnector())
 async def nothing() -> None:
     """The job."""
     script.handled()
+
+
+@app.task(name="timed")
+async def timed(due: float) -> None:
+    """The job at a steady rate."""
+    await offer.timed(due)
 
 
 def install(url: str) -> None:
@@ -45,6 +53,14 @@ def each(url: str, jobs: int) -> None:
     asyncio.run(_with_app(url, 2, all_of_them))
 
 
+@contextmanager
+def sender(url: str):
+    """Enqueue the jobs of one moment per statement."""
+    connector = procrastinate.SyncPsycopgConnector(conninfo=url)
+    with app.replace_connector(connector) as connected, connected.open():
+        yield lambda due: connected.tasks["timed"].batch_defer(*({"due": each} for each in due))
+
+
 def work(url: str, size: int) -> None:
     """Run one worker with ``size`` jobs at once, and as many connections as it needs for them."""
 
@@ -69,4 +85,4 @@ async def _with_app(url, connections, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left, each), size=30)
+    script.main(script.Peer(install, work, enqueue, left, each, sender), size=30)

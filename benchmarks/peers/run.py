@@ -115,7 +115,7 @@ def _answer(peer: Peer, process: Any, errors: Any) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _postgresql() -> Iterator[Store]:
+def postgresql_store() -> Iterator[Store]:
     """Create a database on the server of ``DATABASE_URL``, and drop it at the end."""
     from django.db import connection
 
@@ -176,4 +176,4 @@ def _free_port() -> int:
         return port
 
 
-STORES = {"postgresql": _postgresql, "redis": _redis}
+STORES = {"postgresql": postgresql_store, "redis": _redis}

@@ -5,6 +5,9 @@ in bulk or, with ``--each``, one job at a time with a commit for each, and print
 waits for a line on its standard input. Then it runs the workers until the store has nothing left, and prints
 ``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with the workers, after their imports,
 and end when the store shows every job as finished; ``cpu`` is that of the workers.
+
+With ``--install`` it only creates the tables. With ``--offer RATE`` it enqueues without end, and with ``--serve MS`` it
+runs what is enqueued, as the module ``offer`` describes.
 """
 
 import argparse
@@ -15,9 +18,15 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
+
+from offer import offer, serve
+
+# Enqueues one job for each due time.
+Send = Callable[[list[float]], object]
 
 # Seconds without a handled job after which the run has failed.
 PATIENCE = 60
@@ -30,14 +39,18 @@ _slot = 0
 class Peer:
     """A peer's functions; ``work`` runs a worker without end, with a batch or concurrency.
 
-    ``each``: enqueues one job at a time; None if that is not measured.
+    ``enqueue`` and ``left``, which counts the jobs that have not ended: None if it is only measured at a steady rate.
+
+    ``each``: enqueues one job at a time; None if that is not measured. ``sender``: gives a function that enqueues a job
+    ``timed`` for each of the due times that it gets; None if the peer is not measured at a steady rate.
     """
 
     install: Callable[[str], None]
-    enqueue: Callable[[str, int], None]
     work: Callable[[str, int], None]
-    left: Callable[[str], int]
+    enqueue: Callable[[str, int], None] | None = None
+    left: Callable[[str], int] | None = None
     each: Callable[[str, int], None] | None = None
+    sender: Callable[[str], AbstractContextManager[Send]] | None = None
 
 
 def begin() -> None:
@@ -59,7 +72,13 @@ def main(peer: Peer, size: int) -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--size", type=int, default=size)
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--install", action="store_true")
+    parser.add_argument("--offer", type=float)
+    parser.add_argument("--serve", type=float)
     options = parser.parse_args()
+    if options.install or options.offer or options.serve is not None:
+        _run_one_part(peer, options)
+        return
     enqueue: Any = peer.each if options.each else peer.enqueue
     peer.install(options.url)
     started = time.monotonic()
@@ -68,6 +87,19 @@ def main(peer: Peer, size: int) -> None:
     sys.stdin.readline()
     seconds, cpu = _drain(peer, options)
     _tell(jobs=options.jobs, seconds=seconds, jobs_per_second=options.jobs / seconds, cpu=cpu)
+
+
+def _run_one_part(peer: Peer, options: argparse.Namespace) -> None:
+    if options.install:
+        peer.install(options.url)
+    elif options.offer:
+        sender: Any = peer.sender
+        with sender(options.url) as send:
+            offer(send, options.offer)
+    else:
+        _share(_Progress(1), 0)
+        serve(options.serve)
+        peer.work(options.url, options.size)
 
 
 class _Progress:
@@ -93,7 +125,8 @@ def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
         worker.start()
     try:
         _wait(lambda: sum(progress.handled), options.jobs, workers)
-        _wait(lambda: -peer.left(options.url), 0, workers)
+        left: Any = peer.left
+        _wait(lambda: -left(options.url), 0, workers)
         ended = time.monotonic()
     finally:
         _end(workers)
@@ -103,9 +136,13 @@ def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
     return ended - began, _cpu_of_ended() - before - sum(progress.cpu)
 
 
-def _work(work: Callable[[str, int], None], url: str, size: int, progress: _Progress, slot: int) -> None:
+def _share(progress: Any, slot: int) -> None:
     global _progress, _slot
     _progress, _slot = progress, slot
+
+
+def _work(work: Callable[[str, int], None], url: str, size: int, progress: _Progress, slot: int) -> None:
+    _share(progress, slot)
     # Standard output is reserved for the two lines.
     os.dup2(2, 1)
     work(url, size)
