@@ -25,9 +25,9 @@ from stator.signals import on_schedule
 from stator.worker.announcements import tell
 from stator.worker.around import calls_of
 from stator.worker.attempts import grouped
+from stator.worker.dispatcher import lanes_of
 from stator.worker.duties import MARK_READY, REAP, SETTLE, When, duties_of
 from stator.worker.executor import attempt_async, attempt_sync
-from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in
 from stator.worker.serving import Served
 from stator.worker.startup import Scopes, models_by_path

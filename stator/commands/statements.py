@@ -15,8 +15,8 @@ from stator.commands.answer import Answer, BadInput, Options
 from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
+from stator.db.claims import AGEING
 from stator.db.interface import Claim, Operations, OutcomeBatch
-from stator.db.ordering import AGEING
 from stator.db.probe import answers_about, look
 from stator.db.values import Row
 from stator.graph import State

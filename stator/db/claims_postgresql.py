@@ -17,10 +17,10 @@ from django.db import connections
 from django.db.models import Field, Q, UUIDField
 
 from stator.db import claims, sql
+from stator.db.claims import SPARE_VALUES, Turn
 from stator.db.compiler import Compiler
 from stator.db.instances import load_all
 from stator.db.interface import PLACE, Operations
-from stator.db.ordering import SPARE_VALUES, Turn
 from stator.db.values import Instance, Row
 from stator.graph import State
 from stator.rows import columns

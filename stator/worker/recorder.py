@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, batches_of
@@ -18,7 +18,6 @@ from stator.signals import transitioned
 from stator.texts import one_line
 from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT, Attempted
-from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages
 from stator.worker.threads import RunInThread
@@ -55,16 +54,28 @@ class _Unwritten:
         return len(self.batch.ended)
 
 
+def _for_nobody(*args: object) -> None:
+    return None
+
+
 class Recorder:
     """Where attempts end: each outcome is on its way to the database, and counted in ``measures`` as it sets out.
 
-    ``held`` has the claims from the end of their attempt until their outcome is written. ``lanes`` are woken by the end
-    of an attempt, which leaves room, and after each batch by rows that it made ready. ``run`` calls a function in a
+    ``held`` has the claims from the end of their attempt until their outcome is written. ``run`` calls a function in a
     database thread; the function's first argument is the operations, which determine the thread. ``suspended`` has the
-    databases that cannot record anything at the moment.
+    databases that cannot record anything at the moment. ``leave_room`` is called at the end of an attempt, and
+    ``make_ready`` after each batch, with the states in which rows may be ready since then.
     """
 
-    def __init__(self, run: RunInThread, size: int, lanes: Lanes, measures: Measures, suspended: Suspensions) -> None:
+    def __init__(
+        self,
+        run: RunInThread,
+        size: int,
+        measures: Measures,
+        suspended: Suspensions,
+        leave_room: Callable[[], object] = _for_nobody,
+        make_ready: Callable[[Operations, set[str]], object] = _for_nobody,
+    ) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
         self.moved: Counter[tuple[str, str]] = Counter()
@@ -73,7 +84,8 @@ class Recorder:
         self.came = asyncio.Event()
         self._run = run
         self._size = size
-        self._lanes = lanes
+        self._leave_room = leave_room
+        self._make_ready = make_ready
         self._measures = measures
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
@@ -89,7 +101,7 @@ class Recorder:
         if not self._waiting:
             self.came.set()
         self._waiting.append((claim, outcome))
-        self._lanes.woken.set()
+        self._leave_room()
 
     def is_behind(self, operations: Operations) -> bool:
         """Return whether too many outcomes wait, or are being written, to claim more rows of a model.
@@ -210,7 +222,7 @@ class Recorder:
         if not batch.released:
             self.handled[operations.label] += done
         # Even if the batch made no row ready: claims may have waited for its end.
-        self._lanes.wake_after(operations, self._note(operations, batch.source, written))
+        self._make_ready(operations, self._note(operations, batch.source, written))
         return done
 
     def _add_deferred(self, ended: list[Ended]) -> None:
@@ -255,8 +267,8 @@ class Recorder:
             self.handled[operations.label] += len(recorded)
             source = recorded[0][0].state if recorded else None
             if woken := self._note(operations, source, attempted.written):
-                self._lanes.wake_after(operations, woken)
-        self._lanes.woken.set()
+                self._make_ready(operations, woken)
+        self._leave_room()
 
     def note_elsewhere(
         self, claim: Claim, *, recorded: bool = False, moved: Iterable[str] = (), failed: int = 0, lost: int = 0
@@ -269,7 +281,7 @@ class Recorder:
         self.moved.update((label, name) for name in woken)
         if claim.state.woken_by_events:
             woken.add(claim.state.name)
-        self._lanes.wake_after(claim.operations, woken)
+        self._make_ready(claim.operations, woken)
 
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
         """Count what was written; return the states where rows may now be ready, or where waiting rows expect them."""

@@ -18,8 +18,8 @@ from stator.db.locks import together
 from stator.db.probe import MAY_BE, Work, look
 from stator.db.retry import is_of_remote
 from stator.scopes import Scope, entered, entering
+from stator.worker.dispatcher import Lanes
 from stator.worker.duties import MARK_READY, PRUNE, REAP, TIME_OUT, Duty, When, duties_of, perform
-from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_SCOPES
 from stator.worker.threads import RunInThread

@@ -29,10 +29,9 @@ from stator.scopes import Scope
 from stator.worker.alone import Alone
 from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
-from stator.worker.dispatcher import Dispatcher
+from stator.worker.dispatcher import Dispatcher, Lanes, lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
-from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
@@ -222,7 +221,10 @@ class Worker(WorkerOptions):
     def _build(self) -> None:
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.kinds)
-        self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures, self.suspended)
+        self.recorder = Recorder(
+            threads.record, self.settings.BATCH_SIZE, self.measures, self.suspended,
+            self.lanes.woken.set, self.lanes.wake_after,
+        )  # fmt: skip
         calls = calls_by_state(self.kinds)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)

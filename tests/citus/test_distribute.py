@@ -12,7 +12,6 @@ from django.core.management.base import CommandError
 from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
-from stator.db import ordering
 from stator.db.probe import Work, look
 from stator.db.session import USES
 from stator.db.tables import lack_of
@@ -139,7 +138,7 @@ def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
 
 def test_plans_are_kept_for_each_slice(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow the cluster is, no later claim returns to the head.
-    monkeypatch.setattr(ordering, "HEAD_EVERY", PATIENCE)
+    monkeypatch.setattr("stator.db.claims.HEAD_EVERY", PATIENCE)
     Sheet.objects.using(alias).bulk_create([Sheet(shard=shard) for shard in (0, 1) for _ in range(USES + 3)])
     for part in operations_of(Sheet, alias=alias).division.known()[:2]:
         for claim in chain.from_iterable(part.claim([SheetGraph.new], 1) for _ in range(USES + 3)):

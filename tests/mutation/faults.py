@@ -29,14 +29,13 @@ TESTS = {
     "stator/db/interface.py": "stator/db/test_interface.py stator/db/test_claims.py stator/db/test_records.py "
     "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",
     "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py "
-    "stator/extensions/pauses/test_pauses.py",
-    "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_ordering.py",
+    "stator/db/test_claims_ordering.py stator/rows/test_waits.py stator/extensions/pauses/test_pauses.py",
+    "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_claims_ordering.py",
     "stator/db/records.py": "stator/db/test_records.py stator/db/test_history_logs.py "
     "stator/rows/test_reports.py stator/rows/test_waits.py",
     "stator/db/records_postgresql.py": "stator/db/test_records.py stator/rows/test_watches.py",
     "stator/db/leases.py": "stator/db/test_leases.py stator/db/test_rows_other_versions.py",
     "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
-    "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits.py",
     "stator/extensions/steps/attempt.py": "stator/extensions/steps/test_attempt.py",
     "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py "
     "stator/worker/test_room.py",

@@ -22,7 +22,7 @@ from stator.db.locks import limit_waits
 from stator.extensions.schemas.looks import MAX_REST, by_filled, end_session, rests, write_in_each, written_since
 from stator.scopes import Scope
 from stator.statements import Statement
-from stator.worker.lanes import lanes_of
+from stator.worker.dispatcher import lanes_of
 from stator.worker.outage import Outages
 from stator.worker.serving import Served, Serving
 from stator.worker.startup import FEW_SCOPES, Scopes, Unusable

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from stator import claims as program_claims
-from stator.db import chores, ordering
+from stator.db import chores
 from stator.db.probe import look, overdue
 from stator.extensions.stats import chores as of_stats
 from stator.graph.outcomes import Waiting
@@ -171,7 +171,7 @@ def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, e
 
 def test_statement_that_is_prepared_keeps_to_its_index(operations, explained, monkeypatch):
     # However long the machine takes, no claim returns to the head of the line.
-    monkeypatch.setattr(ordering, "HEAD_EVERY", 600.0)
+    monkeypatch.setattr("stator.db.claims.HEAD_EVERY", 600.0)
     for _ in range(session.USES + 3):
         claims = operations.claim(automatic(operations), 10)
         operations.record([(claim, Waiting(60.0)) for claim in claims])

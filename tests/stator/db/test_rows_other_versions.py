@@ -10,7 +10,7 @@ from stator.extensions.related.duties import reopen
 from stator.models import History, Report
 from stator.rows.claimable import Crashes
 from stator.rows.life import LIFE
-from stator.worker.lanes import lanes_of
+from stator.worker.dispatcher import lanes_of
 from tests.stator.making import ago, automatic, change, claim_all, put, raw, row
 from tests.testapp.basic import Step
 from tests.testapp.fairness import Enquiry, Ticket

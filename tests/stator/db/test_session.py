@@ -4,7 +4,6 @@ import pytest
 from django.db import DatabaseError, DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from stator.db import ordering
 from stator.db.retry import is_retryable
 from stator.graph.outcomes import Moved, Released, Waiting
 from tests.stator.making import automatic, operations_of, put, row
@@ -24,7 +23,7 @@ ROUNDS = 8
 def new_session(transactional_db, monkeypatch):
     """No other test has prepared anything, nor does a later one meet what these do to it."""
     # Else each claim on a slow machine is from the head of the line, which is another statement.
-    monkeypatch.setattr(ordering, "HEAD_EVERY", 3600.0)
+    monkeypatch.setattr("stator.db.claims.HEAD_EVERY", 3600.0)
     connection.close()
     yield
     connection.close()

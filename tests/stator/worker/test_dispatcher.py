@@ -7,8 +7,7 @@ from django.db import OperationalError
 
 from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
-from stator.worker.dispatcher import Dispatcher, Doubt
-from stator.worker.lanes import FEW, STREAK, Lane, Lanes, lanes_of
+from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lane, Lanes, lanes_of
 from stator.worker.measures import Durations
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop

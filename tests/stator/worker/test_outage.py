@@ -6,8 +6,8 @@ from django.db import DatabaseError
 from stator.db.rows import TABLE
 from stator.db.suspensions import Pace, Suspensions
 from stator.worker import outage as outage_module
+from stator.worker.dispatcher import Lane
 from stator.worker.heartbeat import Heartbeat
-from stator.worker.lanes import Lane
 from stator.worker.outage import reach
 from tests.stator.making import claim_all, put
 from tests.stator.worker.lacking import error_of, wait_for, without

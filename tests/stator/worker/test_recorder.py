@@ -9,7 +9,6 @@ from stator.db.interface import Written
 from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
-from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until
@@ -23,7 +22,7 @@ class Writing:
     def __init__(self, monkeypatch, size=100):
         self.batches, self.answers = [], []
         self.measures = Measures()
-        self.recorder = Recorder(self.run, size, Lanes(()), self.measures, Suspensions())
+        self.recorder = Recorder(self.run, size, self.measures, Suspensions())
         monkeypatch.setattr(module, "record", self.write)
 
     async def run(self, function, *args, **kwargs):

@@ -14,8 +14,8 @@ from stator.db.probe import Work
 from stator.scopes import Scope
 from stator.worker import duties
 from stator.worker import scheduler as module
+from stator.worker.dispatcher import Lane, Lanes
 from stator.worker.duties import MARK_READY, PRUNE, PRUNED_EVERY, REAP, Duty, When, duties_of, perform
-from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE

@@ -11,9 +11,8 @@ from stator.conf import Settings
 from stator.graph.outcomes import Moved, Released
 from stator.worker.alone import Alone
 from stator.worker.attempts import Attempts
-from stator.worker.dispatcher import Dispatcher
+from stator.worker.dispatcher import Dispatcher, Lane, Lanes
 from stator.worker.executor import STOPPED
-from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.shutdown import StopRequests
@@ -35,7 +34,9 @@ class Stopping:
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
         worker.lanes = Lanes(lanes)
-        worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures, worker.suspended)
+        worker.recorder = Recorder(
+            self.write, 100, worker.measures, worker.suspended, worker.lanes.woken.set, worker.lanes.wake_after
+        )
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
         worker.alone = Alone(worker.attempts.begin, worker.is_empty)
         threads = SimpleNamespace(claims=SimpleNamespace(run=run), may_claim=lambda alias: True)

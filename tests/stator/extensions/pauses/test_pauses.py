@@ -8,7 +8,7 @@ from stator.extensions.pauses.models import MAX_OBJECTS, is_paused_by_name, paus
 from stator.graph.outcomes import Moved
 from stator.models import Action, History, Pause
 from stator.runner import StatorRunner
-from stator.worker.lanes import lanes_of
+from stator.worker.dispatcher import lanes_of
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed

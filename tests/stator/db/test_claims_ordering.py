@@ -11,7 +11,7 @@ from django.db import connection, models
 from django.db.models.functions import Upper
 from django.test.utils import isolate_apps
 
-from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
+from stator.db.claims import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
