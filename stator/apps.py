@@ -16,7 +16,7 @@ class StatorConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks, the admin, and what listens; start the worker beside the development server."""
         for module in (
-            "batteries", "rows.wakeup", "management.permissions", "db.generated",
+            "batteries", "management.permissions", "db.generated",
             "management.autodetector", "migration_operations", "management.beside_runserver",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()

@@ -38,7 +38,7 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
-from stator.signals import announce
+from stator.rows.wakeup import announce
 from stator.statements import Statement
 from stator.worker.announcements import tell
 

@@ -62,9 +62,9 @@ from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
+from stator.rows.wakeup import announce
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.scopes import are_apart, in_parts
-from stator.signals import announce
 
 __all__ = [
     "LATELY",

@@ -28,8 +28,8 @@ from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
+from stator.rows.wakeup import announce
 from stator.scopes import are_apart, read_first
-from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
 

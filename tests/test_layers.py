@@ -328,6 +328,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.db.conditions"}
     # How a check of a database fails, and what its tables lack.
     further |= {"stator.checks.messages", "stator.db.tables"}
+    # How workers learn of rows that became ready.
+    further |= {"stator.rows.wakeup"}
     # What retentions have deleted.
     further |= {"stator.rows.deletions"}
     # What subcommands answer.

@@ -19,8 +19,8 @@ from stator.rows.reconcile import move_with_new_values, update_and_look_again, w
 from stator.rows.rollbacks import before_save, note_save, remembered
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
+from stator.rows.wakeup import announce
 from stator.scopes import TABLES
-from stator.signals import announce
 
 M = TypeVar("M", bound=Model)
 

@@ -15,7 +15,6 @@ from django.db import router
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm, ModelChoiceField
 
-from stator import signals
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
 from stator.graph.senders import Sender, sender_of
@@ -28,6 +27,7 @@ from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.sent_events import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import entering_from, move_locked
+from stator.rows.wakeup import announce
 from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
@@ -269,7 +269,7 @@ def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedE
     else:
         note_event(owner, using, found.pk, event)
         rows.update(**columns.reopening())
-        signals.announce(owner, using)
+        announce(owner, using)
     return max(missing, 0)
 
 

@@ -17,6 +17,7 @@ from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, named_state, owner_of
 from stator.rows.rollbacks import on_rollback
 from stator.rows.state_column import state_field
+from stator.rows.wakeup import announce
 
 
 def state_by_hand(model: type[Model], state: State | str) -> State:
@@ -143,7 +144,7 @@ def write_by_hand(
     owner, act = owner_of(queryset.model), HandAct(actor=actor, reason=reason, action=action)
 
     def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        signals.announce(owner, using)
+        announce(owner, using)
         followers.by_hand(rows, [row.pk for row in before], act)
         return rows.update(**(traceable(changes) if action else changes))
 
@@ -159,4 +160,4 @@ def tell_moves(owner: type[Model], using: str, before: list[Locked], target: Sta
     if signals.transitioned.has_listeners(owner):
         transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)
     if columns.ready_at_once(target):
-        signals.announce(owner, using)
+        announce(owner, using)

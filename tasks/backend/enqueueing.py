@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import router
 
+from stator.rows.wakeup import announce
 from stator.scopes import entered
-from stator.signals import announce
 from stator.statements import JsonText
 from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused

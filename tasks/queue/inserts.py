@@ -12,7 +12,7 @@ from django.db.models import BigIntegerField, Model, QuerySet
 
 from stator import claims
 from stator.models import created
-from stator.signals import announce
+from stator.rows.wakeup import announce
 from stator.statements import Parameter
 from tasks.actions.registry import declared
 from tasks.conf import load_settings

@@ -24,8 +24,8 @@ from stator.graph.graphs import state_problem
 from stator.rows import columns
 from stator.rows.meta import graph_of, options_of
 from stator.rows.state_column import state_field
+from stator.rows.wakeup import announce
 from stator.scopes import are_apart, in_parts, read_first
-from stator.signals import announce
 
 # Rows reopened by one statement.
 BATCH = 5000

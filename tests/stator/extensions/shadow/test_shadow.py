@@ -12,7 +12,7 @@ from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.shadow.options import put_in_shadow
 from stator.extensions.shadow.watch import look_at_all
 from stator.models import Depth, History, Stats
-from stator.signals import transitioned, wanted
+from stator.signals import transitioned
 from stator.worker.presence import published_by
 from tests.commanding import asked, run
 from tests.stator.admin.overviews import URL, text_of, worker
@@ -143,12 +143,11 @@ class TestPlainWrites:
     def test_write_of_the_state_passes_and_is_no_move(self, flyer, write, django_capture_on_commit_callbacks):
         [before] = stored()
 
-        with hearing(wanted) as woken, hearing(transitioned) as told, django_capture_on_commit_callbacks(execute=True):
+        with hearing(transitioned) as told, django_capture_on_commit_callbacks(execute=True):
             write()
 
         [after] = stored()
         assert after == {**before, "state": "sending"}
-        assert not woken
         assert not told
         assert not History.objects.exists()
 
