@@ -22,12 +22,20 @@ BROWSER = "tests/browser/"
 # of Django's own backend are tested everywhere; of admin and API, all but who may do what, and how many statements a
 # page takes; of workers, all but how several processes share what there is; of schedules, the ticks themselves.
 # Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once. What
-# operators read is told by the same code of the same figures, each of which has its tests elsewhere.
+# operators read is told by the same code of the same figures, each of which has its tests elsewhere. Of harm to
+# processes, how they die under a claim is tested everywhere, and what becomes of threads, signals, memory and children
+# once. Of browsers, one page with all its scripts is tested everywhere.
 ONCE = (
-    "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
-    "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
-    "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/mutation/",
-    "tests/operating/test_approvers.py", "tests/operating/test_limits.py",
+    "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_answers.py",
+    "tests/browser/test_docs_search.py", "tests/browser/test_operating.py", "tests/browser/test_overview.py",
+    "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/", "tests/docs/", "tests/examples/",
+    "tests/faults/test_alone.py::test_attempt", "tests/faults/test_alone.py::test_it",
+    "tests/faults/test_alone.py::test_process", "tests/faults/test_checker.py",
+    "tests/faults/test_handlers.py::test_child", "tests/faults/test_handlers.py::test_handlers",
+    "tests/faults/test_kill.py::test_handler_that_exits", "tests/faults/test_memory.py",
+    "tests/faults/test_shutdown.py::test_killed", "tests/faults/test_shutdown.py::test_one",
+    "tests/faults/test_shutdown.py::test_second", "tests/faults/test_shutdown.py::test_worker", "tests/mutation/",
+    "tests/operating/test_approvers.py", "tests/operating/test_hanging.py", "tests/operating/test_limits.py",
     "tests/operating/test_sentences_of_operators.py", "tests/operating/test_times.py",
     "tests/operating/test_who_lives.py::test_sentences_agree", "tests/servers/",
     "tests/stator/admin/test_access.py", "tests/stator/admin/test_admin_queries.py",
@@ -37,7 +45,8 @@ ONCE = (
     "tests/stator/test_schemas.py::test_", "tests/stator/test_schemas_packages.py",
     "tests/stator/test_terminal.py", "tests/stator/test_testing.py",
     "tests/stator/test_testing_graph.py", "tests/stator/test_views.py", "tests/stator/worker/test_tracing",
-    "tests/tasks/actions/isolation/", "tests/tasks/admin/test_admin_hostile.py::test_form_of",
+    "tests/tasks/actions/isolation/", "tests/tasks/actions/test_threads.py::test_",
+    "tests/tasks/admin/test_admin_hostile.py::test_form_of",
     "tests/tasks/admin/test_admin_hostile.py::test_pages", "tests/tasks/admin/test_admin_permissions.py",
     "tests/tasks/admin/test_admin_queries.py::test_list_takes",
     "tests/tasks/admin/test_admin_queries.py::test_page_takes", "tests/tasks/api/test_access.py",
@@ -48,10 +57,27 @@ ONCE = (
     "tests/tasks/worker/test_attempts_room.py", "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
     "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
+# What Django or Python may change, but no database: bin/test tests it on PostgreSQL alone, and .ci/run with the newest
+# versions again.
+FRAMEWORK = (
+    "tests/project/", "tests/stator/admin/test_control_characters.py", "tests/stator/admin/test_fields.py",
+    "tests/stator/admin/test_graphs.py", "tests/stator/admin_site/", "tests/stator/management/",
+    "tests/stator/worker/test_reloader.py", "tests/tasks/api/test_documents.py", "tests/tasks/management/",
+)  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
     "tests/faults/test_kill.py::test_no_object", "tests/faults/test_locks.py", "tests/faults/test_zombie.py",
     "tests/proofs/test_one_value.py", "tests/tasks/queue/test_claiming_processes.py",
+)  # fmt: skip
+# Where a newer Django or Python may show: models, fields and statements, migrations and checks, pages and requests, the
+# backend of tasks, and what workers make of threads, loops and signals. The rest we compute ourselves; the newest
+# versions get the first test of each of its modules, so that all is imported and called.
+NEWEST = (
+    "tests/docs/", "tests/examples/", "tests/golden/", "tests/project/", "tests/stator/admin", "tests/stator/checks/",
+    "tests/stator/db/", "tests/stator/extensions/", "tests/stator/management/", "tests/stator/rows/",
+    "tests/stator/test_", "tests/stator/worker/", "tests/switching/", "tests/tasks/actions/", "tests/tasks/admin/",
+    "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/management/", "tests/tasks/queue/", "tests/tasks/test_",
+    "tests/tasks/worker/", "tests/test_",
 )  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
@@ -118,15 +144,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(ONCE):
             item.add_marker("once")
+        if item.nodeid.startswith(FRAMEWORK):
+            item.add_marker("framework")
         if item.nodeid.startswith(HARMED):
             item.add_marker("harmed")
+    for item in of_newest(items):
+        item.add_marker("newest")
     if hasattr(config, "workerinput"):
         items[:] = mixed(items)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def of_newest(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests in which a newer Django or Python may show."""
+    named = [item for item in items if item.nodeid.startswith(NEWEST)]
+    others = [item for item in items if not (item.nodeid.startswith(NEWEST) or is_elsewhere(item))]
+    # The last one of a module stays, which is the first since they are reversed.
+    return [*named, *{item.path: item for item in reversed(others)}.values()]
+
+
+def is_elsewhere(item: pytest.Item) -> bool:
+    """Return whether a test is for another database, or made once, or harms workers."""
+    return bool(other_databases(item)) or any(map(item.get_closest_marker, ("citus", "fault", "once")))
+
+
+def other_databases(item: pytest.Item) -> list[str]:
+    """Return the marks of the databases that a test is for, if this is none of them."""
     wanted = [mark for mark in VENDORS if item.get_closest_marker(mark)]
-    if wanted and connection.vendor not in [VENDORS[mark] for mark in wanted]:
+    return [] if connection.vendor in [VENDORS[mark] for mark in wanted] else wanted
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if wanted := other_databases(item):
         pytest.skip(f"for {' and '.join(wanted)} only")
     if item.get_closest_marker("citus") and not os.environ.get("CITUS_URL"):
         pytest.skip("CITUS_URL is not set")
