@@ -1,4 +1,4 @@
-"""An operator's night: twelve situations among 100,000 rows, with a worker at work.
+"""An operator's night: twelve situations among 20,000 rows, with a worker at work.
 
 Each is found and mended from the index of the admin by at most five clicks, and what is shown on the way is so.
 """
