@@ -7,7 +7,7 @@ from typing import Any, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import Count, Exists, Manager, Model, Q
+from django.db.models import Count, Manager, Model, Q
 
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
@@ -15,7 +15,7 @@ from stator.explain.reasons import explain_counts
 from stator.extensions.events.verbs import HasEvents, TakesEvents
 from stator.extensions.pauses.verbs import Pausing
 from stator.extensions.progress.claims import SaysProgress
-from stator.extensions.reports.models import reports_of
+from stator.extensions.reports.verbs import Reporting
 from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
 from stator.rows import columns
@@ -26,7 +26,7 @@ from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.life import Life
-from stator.rows.meta import graph_of, home_of, owner_of
+from stator.rows.meta import graph_of, home_of
 from stator.rows.sent_events import LATEST
 from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
@@ -43,6 +43,7 @@ OVERDUE = 60.0
 
 class OperatorQuerySet(
     Pausing,  # stator.extensions.pauses
+    Reporting,  # stator.extensions.reports
     GuardedQuerySet[M],
 ):
     """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
@@ -112,10 +113,6 @@ class OperatorQuerySet(
         field = state_field(self.model)
         found: OperatorQuerySet[M] = field.managed(self.exclude(**field.among(graph_of(self.model).states)))
         return found
-
-    def with_report(self, **lookups: object) -> "OperatorQuerySet[M]":
-        """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
-        return self.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
 
     def retry(self, *, actor: str = "", action: Action | None = None) -> int:
         """Make the rows due now, end their quarantine and forget their errors; return how many.

@@ -22,7 +22,6 @@ from django.db.models import F, Model, QuerySet
 from stator import signals
 from stator.exceptions import StatorError
 from stator.extensions.related.testing import finish_children
-from stator.extensions.reports.models import Report
 from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
 from stator.graph.options import is_number
@@ -32,8 +31,8 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.dates import columns_of_dates
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
+from stator.rows.readings import read
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.records import records_of
 from stator.rows.state_column import state_name
 from stator.runner import StatorRunner, attempt_row
 from stator.scopes import in_parts
@@ -254,5 +253,5 @@ def _arrows(path: list[str]) -> str:
 
 
 def _latest_report(row: StatorModel) -> str:
-    report = records_of(Report, type(row), row.pk, home_of(row)).first()
+    report = read("report", home_of(row), type(row), row.pk, otherwise=None)
     return f"; latest report, in {report.state}: {report.error or 'waiting'}: {report.message}" if report else ""

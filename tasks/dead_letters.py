@@ -17,7 +17,8 @@ from django.utils.module_loading import import_string
 from django.views.debug import get_default_exception_reporter_filter
 
 from stator.claims import bounded
-from stator.models import Now, Report, names_of, records_of
+from stator.models import Now, names_of
+from stator.rows.readings import read
 from tasks.conf import load_settings
 from tasks.messages import Json
 from tasks.models import Run, Schedule, Task
@@ -132,8 +133,8 @@ def letter_of(task: Task | Schedule) -> DeadLetter:
 
 def _letter_of_tick(schedule: Schedule) -> DeadLetter:
     using = str(schedule._state.db)
-    reports = records_of(Report, Schedule, schedule.pk, using)
-    names = names_of(set(reports.values_list("worker", flat=True)), using)
+    report = read("report", using, Schedule, schedule.pk, otherwise=None)
+    names = names_of({report.worker} if report else set(), using)
     return DeadLetter(
         id=schedule.pk, queue="", action=schedule.name, data=None, attempts=schedule.failed_ticks,
         workers=sorted(names.values()), errors=[schedule.last_error], is_logged=True, schedule=str(schedule),

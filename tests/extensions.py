@@ -149,7 +149,7 @@ EXTENSIONS = {
     ),
     "problems": Extension(
         "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
-        "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
+        "stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
         "tasks/diagnosis/* "
         "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py "
         "tasks/queue/paces.py",

@@ -38,8 +38,6 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
     "stator.db.interface", "stator.migration_operations", "stator.runner", "tasks.queue.held_claims",
-    # They tell the latest error of objects.
-    "stator.explain.facts", "stator.explain.kinds",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
@@ -330,8 +328,10 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.checks.messages", "stator.db.tables"}
     # How workers learn of rows that became ready.
     further |= {"stator.rows.wakeup"}
-    # What retentions have deleted.
-    further |= {"stator.rows.deletions"}
+    # What retentions have deleted, and which records outlive objects.
+    further |= {"stator.rows.deletions", "stator.rows.record_tables"}
+    # What extensions have stored of objects, such as their latest errors.
+    further |= {"stator.rows.readings"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # How a long action shows how far it is.

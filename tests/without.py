@@ -25,6 +25,7 @@ PASSES = (
     "pauses",
     "progress",
     "related",
+    "reports",
     "schemas",
     "scopes",
     "shadow",

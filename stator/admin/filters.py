@@ -5,17 +5,17 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import router
-from django.db.models import Model, Q, QuerySet, Subquery
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
-from stator.extensions.reports.models import reports_of
 from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
 from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, owner_of
+from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
@@ -93,11 +93,13 @@ class ErrorFilter(admin.SimpleListFilter):
             return queryset
         using = getattr(queryset, "_db", None) or router.db_for_read(queryset.model)
         found = self.failing(OperatorQuerySet(queryset.model, using=using)).order_by()
-        reported = reports_of(owner_of(queryset.model), using).exclude(error="").values("fingerprint")[:1]
+        reported = read("fingerprint", using, owner_of(queryset.model), otherwise=None)
+        if reported is None:
+            return queryset.none()
         if request.method not in ("GET", "HEAD"):
-            return queryset.filter(pk__in=found.alias(stator_error=Subquery(reported)).filter(stator_error=chosen))
-        read = found.values_list("pk", Subquery(reported))[:COUNTED]
-        return queryset.filter(pk__in=[pk for pk, fingerprint in read if fingerprint == chosen])
+            return queryset.filter(pk__in=found.alias(stator_error=reported).filter(stator_error=chosen))
+        failing = found.values_list("pk", reported)[:COUNTED]
+        return queryset.filter(pk__in=[pk for pk, fingerprint in failing if fingerprint == chosen])
 
 
 class EventFilter(admin.SimpleListFilter):

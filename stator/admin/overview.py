@@ -18,8 +18,8 @@ from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import found
 from stator.admin_site.sites import StatorAdminSite
+from stator.explain.survey import GROUPED
 from stator.models import Overview, StatorModel
-from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
 from stator.overview.schemas import schemas_of, works_in_schemas
 from stator.overview.sections import sections
@@ -28,6 +28,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.clock import local_now
 from stator.rows.meta import by_database, managed
+from stator.rows.readings import read
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.scopes import entering
 from stator.texts import escape
@@ -171,7 +172,7 @@ class OverviewAdmin(KeptAdmin):
             raise PermissionDenied
         using, actor = router.db_for_write(model), request.user.get_username()
         rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
-        found = fingerprinted(rows, form.cleaned_data["fingerprint"], AT_ONCE)
+        found = read("fingerprinted", using, rows, form.cleaned_data["fingerprint"], AT_ONCE, otherwise=())
         permitted = (pages.retryable(model, pks, using) for pks in found)
         action = Action.of(model, "retry", actor)
         count = retry_spread(rows, permitted, per_minute=per_minute, most=MAX_RETRIED, action=action)

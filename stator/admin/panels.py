@@ -12,16 +12,16 @@ from stator.explain.causes import TOO_LONG
 from stator.explain.kinds import KINDS
 from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
-from stator.models import Report, StatorModel, Worker
+from stator.models import StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
 from stator.overview.flow import Flow, flows
 from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, moves_in, waits_in
 from stator.overview.looks import Looks
-from stator.overview.stays import Stays, moves, stays
+from stator.overview.stays import Stays, moves
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed
-from stator.rows.readings import READINGS
+from stator.rows.readings import READINGS, read
 from stator.rows.state_column import state_field
 from stator.texts import counted, listed, told
 
@@ -185,8 +185,8 @@ def show(
         with Looks(each.using, [one.model for one in each.models.values()], each.unread) as looks:
             _show_database(shown, each, pages, now, looks)
             if only is not None and only._meta.label_lower in each.models:
-                read = READINGS.get("flows")
-                kept = read.model if read else only
+                flows_of = READINGS.get("flows")
+                kept = flows_of.model if flows_of else only
                 shown.panel = looks.at(kept, partial(_panel, each, only, pages, now, period), None)
     # After all has been read, so that they name what could not be.
     standing = problems(found)
@@ -225,7 +225,8 @@ def _panel(found: Survey, model: type[StatorModel], pages: Pages, now: datetime,
     flow = flows(found.using, [label], now, period)[label]
     return Panel(
         model._meta.label, flow, picture(model, found.models[label].depths, flow, pages), chart(flow.handled),
-        chart(flow.queued), chart(flow.waits), pages.list_of(model), stays(found.using, [model]).get(label, []),
+        chart(flow.queued), chart(flow.waits), pages.list_of(model),
+        read("stays", found.using, [model], otherwise={}).get(label, []),
     )  # fmt: skip
 
 
@@ -285,7 +286,7 @@ def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages:
     return asdict(group) | {
         "label": model._meta.label,
         "message": group.message if pages.sees_all(model) else "",
-        "log": group.log if pages.sees_all(model) and pages.may_view(Report) else "",
+        "log": group.log if pages.sees_all(model) and pages.may_view(READINGS["groups"].model) else "",
         "latest": span(group.latest),
         "failing": len(group.failing),
         "told": told(len(group.failing), group.cut),

@@ -14,7 +14,7 @@ from stator.admin.inbox import counts, waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Action, Event, History, Report, Worker
+from stator.models import Action, Event, Worker
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
 from stator.rows.news import how_far
@@ -148,31 +148,6 @@ class WorkerAdmin(KeptAdmin):
     def serves(self, worker: Worker) -> str:
         """Return the models that it works on, or their number if they are many."""
         return ", ".join(worker.models) if len(worker.models) <= MAX_NAMED else f"{len(worker.models):,} models"
-
-
-@admin.register(Report)
-class ReportAdmin(OfObjectAdmin):
-    """Reports of the latest attempts; a user who may view these rows sees tracebacks."""
-
-    list_display = ("at", "model_label", "of_object", "state", "error", "message_line", "times", "worker")
-    list_filter = ("at",)
-    search_fields = ("=model_label", "=object_pk", "=fingerprint", "=error")
-    ordering = ("-at", "-pk")
-
-    @admin.display(description="message")
-    def message_line(self, report: Report) -> str:
-        """Return the beginning of the message."""
-        return report.message[:100]
-
-
-@admin.register(History)
-class HistoryAdmin(OfObjectAdmin):
-    """History of objects: moves, errors, manual actions."""
-
-    list_display = ("at", "model_label", "of_object", "kind", "source", "to", "actor", "reason")
-    list_filter = ("kind", "at")
-    search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
-    ordering = ("-pk",)
 
 
 @admin.register(Event)

@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from stator.conf import read_settings
 from stator.explain.sentences import passes, times_out
-from stator.extensions.reports.models import Report
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
 from stator.rows.dates import deadline_of, moment_of, start_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.news import HowFar, how_far
+from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, state_name, state_of
 from stator.rows.workers import worker_of
 from stator.texts import counted
@@ -87,11 +87,10 @@ def latest_errors(rows: Iterable[StatorModel]) -> dict[object, LatestError]:
         return {}
     first = next(iter(by_text.values()))
     label, using = owner_of(type(first))._meta.label_lower, first._state.db or home_of(first)
-    reports = Report.objects.using(using).filter(model_label=label, object_pk__in=by_text).exclude(error="")
-    told = reports.values_list("object_pk", "error", Left("message", LINE), "fingerprint")
+    columns = ("object_pk", "error", Left("message", LINE), "fingerprint")
     return {
         by_text[text].pk: LatestError(" ".join(f"{error}: {message}".split())[:LINE], fingerprint)
-        for text, error, message, fingerprint in told
+        for text, error, message, fingerprint in read("reported", using, label, by_text, columns, otherwise=())
     }
 
 

@@ -1,34 +1,34 @@
-"""Search over every list of the admin: objects, tasks, queues and workers by key or text, and errors by text."""
+"""Search over every list of the admin: objects, tasks, queues and workers by key or text, and what extensions find."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from stator.admin.access import Pages
 from stator.admin.fields import can_be_key
 from stator.admin.links import list_of, page_of
 from stator.admin.listing import AnyAddressAdmin
 from stator.admin.read_only import KeptAdmin, WorkerAdmin, newest
-from stator.models import Report, StatorModel
+from stator.models import StatorModel
 from stator.overview.sections import Cell, Section
-from stator.rows.keys import shown_text
-from stator.rows.meta import model_of
 from stator.rows.state_column import state_name
 
-# Matches that are shown of each list, and of the errors.
-OF_EACH, OF_ERRORS = 5, 20
+# Matches that are shown of each list.
+OF_EACH = 5
 
 HEADS = ("Where", "Object", "State", "Matched")
+
+# What extensions find beside the lists: rows with cells under ``HEADS``.
+FURTHER: list[Callable[[AdminSite, HttpRequest, str], Iterable[tuple[Cell, ...]]]] = []
 
 
 def found(site: AdminSite, request: HttpRequest, words: str) -> Section:
     """Return what the user may see of these words; at most three statements a list, among its newest rows."""
     words = words.replace("\0", "").strip()
     rows = [row for model in _searched(site) for row in _in_list(site, request, model, words)] if words else []
-    rows += _in_errors(site, request, words) if words else []
+    rows += [row for further in FURTHER for row in further(site, request, words)] if words else []
     note = f"Up to {OF_EACH} of each list; texts are searched among the newest rows of each."
     return Section("found", f"Search for {words}", HEADS, rows, note=note, empty="Nothing was found.")
 
@@ -63,22 +63,3 @@ def _state(row: Any) -> Cell:
 
 def _named(site: AdminSite, row: Any) -> Cell:
     return Cell(str(row)[:100], page_of(site, type(row), row.pk))
-
-
-def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tuple[Cell, ...]]:
-    """Yield the objects whose latest error has the words, for models whose objects the user may all see."""
-    pages = Pages(site, request)
-    reports = newest(Report.objects.all(), "at").exclude(error="").order_by("-at")
-    matching = reports.filter(message__stator_icontains=words) | reports.filter(error__stator_icontains=words)
-    columns = ("model_label", "object_pk", "state", "error", "message")
-    for label, key, state, error, message in matching.values_list(*columns)[:OF_ERRORS]:
-        model = model_of(label)
-        if model is not None and issubclass(model, StatorModel) and pages.sees_all(model):
-            url = page_of(site, model, key)
-            told = f"{error}: {message}"[:200]
-            yield (
-                Cell(model._meta.label, list_of(site, model)),
-                Cell(shown_text(model, key), url),
-                Cell(state),
-                Cell(told),
-            )

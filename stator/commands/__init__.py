@@ -8,7 +8,6 @@ from typing import Protocol, cast
 from stator.batteries import extensions
 from stator.commands import (
     doctor,
-    errors,
     explain,
     graph,
     move,
@@ -38,7 +37,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, errors, graph, retry, unlock, move, undo, preview, workers, prune, doctor,
+    status, explain, graph, retry, unlock, move, undo, preview, workers, prune, doctor,
     statements,
 )  # fmt: skip
 

@@ -20,9 +20,9 @@ from stator.explain.prospects import looked_at, prospects
 from stator.graph.durations import span
 from stator.logs import progress
 from stator.overview.depths import far_future
-from stator.overview.errors import fingerprinted
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
+from stator.rows.readings import read
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.rows.state_column import state_field
 
@@ -74,7 +74,7 @@ def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer
         )
     per_minute = 60.0 if options["per_minute"] is None else options["per_minute"]
     positive("--per-minute", per_minute)
-    found = fingerprinted(rows, str(options["error"]), AT_ONCE)
+    found = read("fingerprinted", rows.db, rows, str(options["error"]), AT_ONCE, otherwise=())
     most = MAX_NUMBER if options["limit"] is None else limit_of(options)
     action = Action.of(rows.model, "retry", actor())
     with progress("become due") as action.progress:

@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -14,12 +13,11 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
-from stator.models import History
 from stator.overview.changes import deletions, told_deletion
 from stator.overview.looks import Looks
 from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
-from stator.overview.stays import Stays, moves, stays
+from stator.overview.stays import Stays, moves
 from stator.overview.survey import problems, surveys
 from stator.rows.clock import moment_json
 from stator.rows.deletions import Deleted
@@ -127,7 +125,7 @@ def _deleted_in(found: Survey) -> list[Deleted]:
 def _figures_in(found: Survey) -> list[dict[str, Any]]:
     models = [one.model for one in found.models.values()]
     with Looks(found.using, models, found.unread) as looks:
-        stays_of = looks.at(History, partial(stays, found.using, models), {})
+        stays_of = looks.of("stays", models, otherwise={})
         times = looks.of("times", models, otherwise={})
     return [_figures(one, stays_of.get(label, []), times.get(one.model, {})) for label, one in found.models.items()]
 

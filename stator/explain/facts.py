@@ -6,15 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from django.db import router
 from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate
-from stator.extensions.reports.models import History, Report
-from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
@@ -71,6 +69,24 @@ class Fact(Generic[Known]):
         raise NotImplementedError
 
 
+class LatestReport(Protocol):
+    """The latest error of an object, or its latest reason to wait, ``times`` in a row; ``error``: empty for these."""
+
+    state: str
+    at: datetime
+    error: str
+    message: str
+    times: int
+    worker: str
+
+
+class Retry(Protocol):
+    """A retry by hand."""
+
+    at: datetime
+    actor: str
+
+
 @dataclass(kw_only=True)
 class Facts:
     """One object as the database has it at ``now``, with the workers and the latest report that concern it."""
@@ -80,7 +96,7 @@ class Facts:
     settings: Settings
     row: dict[str, Any]
     now: datetime
-    report: Report | None = None
+    report: LatestReport | None = None
     workers: list[Worker] = field(default_factory=list)
     # The states that every one of them leaves to other code.
     left_by_workers: frozenset[str] = frozenset()
@@ -100,7 +116,7 @@ class Facts:
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
     # The latest retry by hand, of an object that is in quarantine or has lost leases.
-    retry: History | None = None
+    retry: Retry | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: HowFar | None = None
     # What kinds of extensions know of it, and have said so far.
@@ -250,13 +266,6 @@ class Facts:
         return bool(self.row["state_failures"])
 
     @property
-    def said(self) -> bool:
-        """Whether its handler gave a reason to wait at its latest attempt."""
-        latest = self.row["state_attempted"] or self.row["state_changed"]
-        report = self.report
-        return report is not None and not report.error and report.state == self.name and report.at >= latest
-
-    @property
     def needs_worker(self) -> bool:
         """Whether a worker has to do something before it moves: attempt, reclaim, rename it, or have it time out."""
         state = self.state
@@ -284,15 +293,14 @@ def gather(
     if facts is None:
         return None
     if facts.automatic and not facts.claimed and (facts.waiting or facts.quarantined or not facts.ready):
-        facts.report = records_of(Report, owner, pk, using).first()
+        facts.report = read("report", using, owner, pk, otherwise=None)
     if facts.quarantined and not facts.claimed:
-        held = records_of(History, owner, pk, using).filter(fingerprint=lease_lost().fingerprint).values("worker")
+        held = read("lost holders", using, owner, pk, otherwise=())
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
-        acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
-        facts.retry = acts.order_by("-at").first()
+        facts.retry = read("retry", using, owner, pk, otherwise=None)
     if graph_of(owner).event_names:
         life = Life.of(*(facts.row[name] for name in OF_LIFE))
         counted = life.of_wish & Q(version=life.visit, voter__isnull=False)

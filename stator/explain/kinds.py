@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import Q, QuerySet
 
 from stator.explain import causes, sentences, starving
 from stator.explain.causes import Find, of_models
@@ -14,10 +13,8 @@ from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
 from stator.explain.survey import Depths, Survey, Surveyed
-from stator.extensions.reports.models import reports_of
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
-from stator.rows.state_column import state_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +112,6 @@ CHANGE_IT = "Wait, or change the date, which a retry does not override."
 START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
 
 
-def said_lately(model: type[Model]) -> dict[str, Any]:
-    """Return the lookups for the reason that a handler gave at the latest attempt; later attempts may not repeat it."""
-    latest = Coalesce(OuterRef("state_attempted"), OuterRef("state_changed"))
-    return {"error": "", "state": state_field(model).named(OuterRef), "at__gte": latest}
-
-
 # Kinds for one object come first, the most decisive first.
 KINDS: list[ProblemKind] = [
     ProblemKind("gone", remedy="Nothing to do."),
@@ -206,12 +197,6 @@ KINDS: list[ProblemKind] = [
         remedy="Read the error. After you have fixed its cause, retry now to skip the wait.",
         dated=CHANGE_IT,
         alarming=True,
-    ),
-    ProblemKind.of_one(
-        sentences.last_said,
-        holds=lambda facts: facts.rests and not facts.failed and facts.said,
-        rows=lambda many: Q(many.waiting, Exists(reports_of(many.model, many.using, **said_lately(many.model)))),
-        remedy="Check what it waits for; retry now to attempt it at once.",
     ),
     ProblemKind.of_one(
         sentences.not_due,

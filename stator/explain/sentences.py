@@ -110,7 +110,7 @@ def _holder(facts: Facts) -> Said:
 def quarantined(facts: Facts) -> Iterator[Said]:
     """Say how many leases were lost, and the last report."""
     crashes = facts.row["state_crashes"]
-    words, numbers = _report(facts)
+    words, numbers = reported(facts)
     said = f" Latest report: {words}." if words else ""
     died = f": {_died(facts.endings)}" if facts.endings else ""
     if facts.retry:
@@ -229,18 +229,11 @@ def _people(names: list[str] | None) -> str:
 def backoff(facts: Facts) -> Iterator[Said]:
     """Say how often it failed, the last error, and when it is attempted next."""
     failures, left = facts.row["state_failures"], facts.until_due()
-    words, numbers = _report(facts)
+    words, numbers = reported(facts)
     said = f", the last one {words}" if facts.report and facts.report.error else ""
     by, of_dates = _dates(facts)
     sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}{by}."
     yield sentence, {"failures": failures, "next_attempt_in": left, **numbers, **of_dates}
-
-
-def last_said(facts: Facts) -> Iterator[Said]:
-    """Repeat the reason that the handler gave."""
-    _, numbers = _report(facts)
-    times = f" ({numbers['times']} times)" if numbers["times"] > 1 else ""
-    yield f'Waiting because its handler said "{numbers["message"]}"{times}.', numbers
 
 
 def not_due(facts: Facts) -> Iterator[Said]:
@@ -310,7 +303,7 @@ def due(facts: Facts) -> Iterator[Said]:
     yield f"Due; workers mark it ready within {span(within)} or so.", {"within": within}
 
 
-def _report(facts: Facts) -> Said:
+def reported(facts: Facts) -> Said:
     """Return the latest report as a phrase and as numbers; both are empty if there is none."""
     report = facts.report
     if report is None:

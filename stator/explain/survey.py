@@ -171,6 +171,11 @@ class Depths:
         return found | ({"stuck"} if any(one.cut and one.stuck for one in self.states.values()) else set())
 
 
+# The most failing objects of one model that are grouped by their errors, and the number of latest errors of all models
+# among which those of objects that fail no more are found.
+GROUPED = 1000
+
+
 @dataclass(slots=True)
 class Group:
     """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.

@@ -15,13 +15,13 @@ from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
 from stator.overview.depths import Counts, counts, depths, empty
-from stator.overview.errors import groups
 from stator.overview.looks import Looks
 from stator.overview.starving import starving_in
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
+from stator.rows.readings import read
 from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
@@ -54,7 +54,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held), looks)
     failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
     known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
-    found_groups, older = groups(using, known, failing, looks)
+    found_groups, older = read("groups", using, known, failing, looks, otherwise=([], False))
     fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
     behind = [label for label, found in depths_of.items() if found.is_behind]
     pace_of: dict[str, Pace] = looks.of("paces", behind, otherwise={})

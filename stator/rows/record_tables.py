@@ -33,10 +33,11 @@ class RecordTable:
     with it. ``rewrite``: gives rows other values, if they are not to be updated.
 
     ``of_life``: rows are in force for one object, named by ``object_pk``, and end with its life. ``marked``: they say
-    by ``life`` which one that is. Of tables that have the objects in another way: ``present``, the rows that may be in
-    force, and ``end``, which ends what is in force for deleted objects. ``entered``: the column that has when an object
-    entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is no longer in
-    force, after the time of ``kept``.
+    by ``life`` which one that is. ``outlives``: they are about one object, named in the same way, and stay when it is
+    deleted, unless its app deletes them with it. Of tables that have the objects in another way: ``present``, the rows
+    that may be in force, and ``end``, which ends what is in force for deleted objects. ``entered``: the column that has
+    when an object entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is
+    no longer in force, after the time of ``kept``.
 
     ``undo``: takes back what a manual action made here, given the model, the action, what came of its undo, the alias
     of the database and the part of the undo; see :mod:`stator.undo`.
@@ -49,6 +50,7 @@ class RecordTable:
     labelled: bool = True
     of_life: bool = False
     marked: bool = True
+    outlives: bool = False
     present: Callable[[], Q] | None = None
     end: Callable[[type[Model], str, Keys], None] | None = None
     entered: str = ""

@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 from ninja import Query
 
 from stator import Sender
-from stator.models import History, Report, StatorModel, key_of, records_of, state_field, state_of
+from stator.models import StatorModel, key_of, state_field, state_of
+from stator.rows.readings import read
 from tasks.api.access import OBJECTS, ApiRequest, note_progress, page_of
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
@@ -64,16 +65,16 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     state = state_of(row)
     events = [event for event in state.events.values() if request.auth.may_send(label, event.name)] if state else []
     available = row.stator.available(_sender(request.auth))
-    key = type(row), row.pk, str(row._state.db)
-    failed = records_of(Report, *key).exclude(error="").first()
-    kept = records_of(History, *key).order_by("-at", "-pk")[:MAX_HISTORY]
+    using, model = str(row._state.db), type(row)
+    report = read("report", using, model, row.pk, otherwise=None)
+    kept = read("entries", using, model, row.pk, MAX_HISTORY, otherwise=())
     return {
         **object_out(row),
         # What extensions add.
         "steps": [],
         **{name: details(row) for name, details in _details.items()},
         "reasons": [reason.as_dict() for reason in row.explain()],
-        "error": failed and {name: getattr(failed, name) for name in ObjectErrorOut.model_fields},
+        "error": {name: getattr(report, name) for name in ObjectErrorOut.model_fields} if _is_error(report) else None,
         "events": [
             {"name": event.name, "to": event.target.name if event.target else "", "count": event.needed(lambda: row)}
             for event in events
@@ -94,6 +95,10 @@ def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: Eve
         raise Forbidden(f"this token may not send {name!r} to {label}")
     sent = row.stator.send(name, payload.payload, by=_sender(request.auth), key=payload.key)
     return {"outcome": sent.outcome, "missing": sent.missing, "note": sent.note, "object": object_out(row)}
+
+
+def _is_error(report: Any) -> bool:
+    return report is not None and bool(report.error)
 
 
 def _sender(consumer: Consumer) -> Sender:

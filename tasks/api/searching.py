@@ -8,7 +8,7 @@ from ninja import Query
 from pydantic import Json
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import Report, records_of
+from stator.rows.readings import read
 from tasks.api.access import QUERY, ApiRequest, complete, note_progress, page_of, queue_of, task_of, tasks_of
 from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
@@ -63,8 +63,8 @@ def show(request: ApiRequest, pk: int) -> HttpResponse:
     task = task_of(request.auth, pk)
     note_progress([task], str(task._state.db))
     runs = of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS]
-    log = records_of(Report, Task, pk, str(task._state.db)).values_list("log", flat=True).first()
-    return answer(task_with_runs_out(task, runs, errors_of(task), log))
+    report = read("report", str(task._state.db), Task, pk, otherwise=None)
+    return answer(task_with_runs_out(task, runs, errors_of(task), report.log if report else None))
 
 
 @router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task", name="explain_task")

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, QuerySet, Subquery
+from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
-from stator.models import History, Report, are_apart
+from stator.models import are_apart
+from stator.rows.readings import read
 from tasks.datetimes import moment_of_text
 from tasks.rows.databases import home
 from tasks.rows.tables import task_model, task_rows
@@ -61,7 +62,10 @@ class _All(Aggregate):
 
 def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
-    events, errors = _kept(rows.model, object_pk=Cast(OuterRef("pk"), CharField(max_length=255)))
+    kept = _kept(rows.model, rows.db, object_pk=Cast(OuterRef("pk"), CharField(max_length=255)))
+    if kept is None:
+        return rows.annotate(**{EVENTS: Value(None, JSONField()), REPORT: Value(None, JSONField())})
+    events, errors = kept
     return rows.annotate(**{EVENTS: Subquery(events.values("events")), REPORT: Subquery(errors.values("found")[:1])})
 
 
@@ -85,21 +89,27 @@ def add_history(row: TaskRow) -> None:
 
 
 def _add(rows: Sequence[TaskRow], using: str) -> None:
-    events, errors = _kept(task_model(), object_pk__in=[str(row.pk) for row in rows])
-    events_by_key = dict(events.using(using).values_list("object_pk", "events"))
-    errors_by_key = dict(errors.using(using).values_list("object_pk", "found"))
+    kept = _kept(task_model(), using, object_pk__in=[str(row.pk) for row in rows])
+    if kept is None:
+        return
+    events, errors = kept
+    events_by_key = dict(events.values_list("object_pk", "events"))
+    errors_by_key = dict(errors.values_list("object_pk", "found"))
     for row in rows:
         key = str(row.pk)
         row.__dict__.update({EVENTS: events_by_key.get(key), REPORT: errors_by_key.get(key)})
 
 
-def _kept(model: type[Model], **which: object) -> tuple[QuerySet[Any], QuerySet[Any]]:
-    """Return the ``events`` of tasks, for each its attempts, and the latest error of each as ``found``."""
-    mine = {"model_label": model._meta.label_lower, **which}
-    kept = History.objects.filter(**mine, source="pending").order_by().values("object_pk")
-    events = kept.annotate(events=_All(JSONObject(**_named(EVENT))))
-    errors = Report.objects.filter(**mine).exclude(error="").order_by()
-    return events, errors.annotate(found=JSONObject(**_named(ERROR)))
+def _kept(model: type[Model], using: str, **which: object) -> tuple[QuerySet[Any], QuerySet[Any]] | None:
+    """Return the ``events`` of tasks, for each its attempts, and the latest error of each as ``found``, if kept."""
+    if (records := read("records", using, model, which, otherwise=None)) is None:
+        return None
+    entries, errors = records
+    events = entries.filter(source="pending").order_by().values("object_pk")
+    return (
+        events.annotate(events=_All(JSONObject(**_named(EVENT)))),
+        errors.order_by().annotate(found=JSONObject(**_named(ERROR))),
+    )
 
 
 def events_of(row: TaskRow) -> list[AttemptEnd]:

@@ -10,8 +10,9 @@ from django.db.models.functions import Least
 from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import History, are_apart, in_parts
+from stator.models import are_apart, in_parts
 from stator.rows.deletions import Retention, note_deleted
+from stator.rows.record_tables import RECORD_TABLES
 from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 from tasks.conf import load_settings
 from tasks.models import Batch, Claimant, Queue, Run, Task
@@ -128,8 +129,9 @@ def _delete_with_records(rows: QuerySet[Any], pks: list[int]) -> None:
         return
     of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
     # History in partitions stays until its partition is dropped, as do runs.
-    if not ends_in_parts(History, rows.db):
-        History.objects.using(rows.db).filter(of_these).delete()
+    for table in RECORD_TABLES:
+        if table.outlives and not ends_in_parts(table.model, rows.db):
+            QuerySet(table.model, using=rows.db).filter(of_these).delete()
     rows.filter(pk__in=pks).delete()
 
 

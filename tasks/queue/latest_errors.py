@@ -8,7 +8,7 @@ from pathlib import PurePath
 from django.db.models import Max
 from django.db.models.functions import Right
 
-from stator.models import Report
+from stator.rows.readings import read
 from tasks.failures import last_line
 from tasks.rows.tables import run_rows, task_model
 
@@ -44,10 +44,8 @@ def errors_of(pks: Iterable[int], using: str) -> dict[int, TaskFailure]:
 def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
     """Return the errors that are reported of these tasks."""
     label = task_model()._meta.label_lower
-    reports = Report.objects.using(using).filter(model_label=label, object_pk__in=[str(pk) for pk in pks])
-    found = reports.exclude(error="").values_list(
-        "object_pk", "error", "message", Right("traceback", END), "fingerprint"
-    )
+    columns = ("object_pk", "error", "message", Right("traceback", END), "fingerprint")
+    found = read("reported", using, label, map(str, pks), columns, otherwise=())
     return {
         int(pk): TaskFailure(last_line(f"{error}: {message}".partition("\n")[0]), _place(trace), fingerprint)
         for pk, error, message, trace, fingerprint in found

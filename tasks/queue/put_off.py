@@ -7,10 +7,11 @@ from datetime import datetime
 from shlex import quote
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of
-from stator.models import Estimate, Now, Report, estimate, reports_of
+from stator.models import Estimate, Now, estimate
+from stator.rows.readings import read
 from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import declared
 from tasks.actions.throttles import ActionRate, ActionSlot
@@ -20,6 +21,7 @@ from tasks.rows.tables import task_model, task_rows
 # The first waiting tasks that are read, of those the groups that are looked into, and the sampled tasks of a group.
 MOST, GROUPS, SAMPLED = 10_000, 20, 100
 
+NO_ROWS = Q(pk__in=())
 _IS_RESTING = Q(state="pending", state_ready=False, state_claim=None)
 
 # Of type Any: type checkers know the manager's methods only of a model.
@@ -94,9 +96,10 @@ def put_off(using: str, *, queue: int | None = None, action: str | None = None) 
 
 def waiting_for_limits(tasks: Rows, action: str, queue: int | None = None) -> Rows:
     """Return the tasks of an action, and of one queue if it is given, that wait for a limit of the action."""
-    said = reports_of(task_model(), tasks.db, error="", state="pending", message__endswith=UsedLimit.END)
+    said = {"error": "", "state": "pending", "message__endswith": UsedLimit.END}
+    is_put_off = read("with report", tasks.db, task_model(), said, otherwise=NO_ROWS)
     meant = tasks.filter(action=action, **({} if queue is None else {"queue": queue}))
-    return meant.filter(_IS_RESTING, Exists(said), state_attempted__isnull=False)
+    return meant.filter(_IS_RESTING, is_put_off, state_attempted__isnull=False)
 
 
 def _resting(tasks: Rows) -> QuerySet[Any]:
@@ -107,10 +110,10 @@ def _resting(tasks: Rows) -> QuerySet[Any]:
 
 def _limits(using: str, pks: Collection[int]) -> dict[int, UsedLimit]:
     """Return the limits that tasks wait for, by their latest reports."""
-    reports = Report.objects.using(using).filter(model_label="tasks.task", object_pk__in=[str(pk) for pk in pks])
-    said = reports.filter(error="", state="pending").values_list("object_pk", "message")
-    read = {int(pk): UsedLimit.read(message) for pk, message in said} if pks else {}
-    return {pk: limit for pk, limit in read.items() if limit is not None}
+    columns = ("object_pk", "message", "state")
+    said = read("reported", using, "tasks.task", map(str, pks), columns, False, otherwise=()) if pks else ()
+    limits = {int(pk): UsedLimit.read(message) for pk, message, state in said if state == "pending"}
+    return {pk: limit for pk, limit in limits.items() if limit is not None}
 
 
 def _group(

@@ -13,7 +13,8 @@ from django.utils.timezone import is_naive, make_aware
 
 from stator.claims import bounded
 from stator.exceptions import TryAgainLater
-from stator.models import Now, Report, records_of
+from stator.models import Now
+from stator.rows.readings import read
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
 from tasks.queue.serving import processes_in
@@ -124,8 +125,8 @@ def call(schedule: ScheduleRow) -> None:
 
 def count_failure(schedule: ScheduleRow) -> None:
     """Count the latest tick as failed; a notice of the first of several in a row becomes due."""
-    report = records_of(Report, type(schedule), schedule.pk, str(schedule._state.db)).exclude(error="").first()
-    error = f"{report.error}: {report.message}" if report else "no error is recorded"
+    report = read("report", str(schedule._state.db), type(schedule), schedule.pk, otherwise=None)
+    error = f"{report.error}: {report.message}" if report and report.error else "no error is recorded"
     _row_of(schedule).update(
         failed_ticks=F("failed_ticks") + 1,
         last_error=bounded(" ".join(error.split()), ERROR_LENGTH),

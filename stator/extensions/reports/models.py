@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import connections, models
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Model, QuerySet, Subquery
 
 from stator.extensions.reports.attempt_log import AttemptLog
 from stator.graph.failures import Failure
@@ -106,6 +106,11 @@ def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Re
     return read_first(reports, sorted({"model_label", "object_pk", "error", "fingerprint", *names}))
 
 
+def fingerprint_of(using: str, model: type[Model]) -> Subquery:
+    """Return the fingerprint of the latest error of the row of an outer query."""
+    return Subquery(reports_of(model, using).exclude(error="").values("fingerprint")[:1])
+
+
 _entries: StatementCache[Statement] = StatementCache()
 
 
@@ -185,4 +190,4 @@ def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
 
 
 add_record_table(RecordTable(model=Report, aged="at", kept="errors", of_life=True, marked=False))
-add_record_table(RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"))
+add_record_table(RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history", outlives=True))

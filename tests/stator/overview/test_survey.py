@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from stator.checks.tables import check_expressions
 from stator.explain import kinds
+from stator.extensions.reports import groups as errors
 from stator.extensions.reports.models import failure_report
 from stator.graph import State, StateGraph
 from stator.graph.failures import describe
 from stator.models import Problem, ProblemKind, StateField, StatorModel
-from stator.overview import errors
 from stator.overview import survey as module
 from stator.overview.survey import survey
 from tests.commanding import asked, run

@@ -6,12 +6,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db.models import F, Q, QuerySet, Subquery
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Right
 
 from stator.conf import load_settings
-from stator.explain.survey import Group
-from stator.extensions.reports.models import Report, reports_of
+from stator.explain.survey import GROUPED, Group
+from stator.extensions.reports.models import Report, fingerprint_of
 from stator.graph.durations import seconds_of
 from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
@@ -19,10 +19,6 @@ from stator.rows.clock import Elapsed
 from stator.rows.keys import keys_of
 from stator.rows.state_column import state_field
 from stator.statements import is_one_of
-
-# The most failing objects of one model that are grouped, and the number of latest errors of all models among which
-# those of objects that fail no more are found.
-GROUPED = 1000
 
 # The most groups, largest first, that get a message although none of these errors is theirs.
 DESCRIBED = 200
@@ -81,10 +77,10 @@ def groups(
     return listed, len(latest) > GROUPED
 
 
-def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[object]]:
+def fingerprinted(using: str, rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[object]]:
     """Yield lists of up to ``page`` keys of failing rows whose latest error has this fingerprint; some may be empty."""
     label = rows.model._meta.label_lower
-    reports = Report.objects.using(rows.db).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
+    reports = Report.objects.using(using).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
     last = 0
     while found := list(reports.filter(pk__gt=last).order_by("pk").values_list("pk", "object_pk")[:page]):
         last = found[-1][0]
@@ -94,7 +90,7 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
 def _failing_in(label: str, rows: OperatorQuerySet) -> list[Group]:
     """Return a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
     field = state_field(rows.model)
-    reported = Subquery(reports_of(rows.model, rows.db).exclude(error="").values("fingerprint")[:1])
+    reported = fingerprint_of(rows.db, rows.model)
     failing = rows.failed().filter(state_claim=None, **field.among(rows.model.state_graph.automatic_states)).order_by()
     read = list(failing.values_list("pk", field.name, "state_crashes", reported)[: GROUPED + 1])
     most, found = load_settings().MAX_CRASHES, dict[str, Group]()

@@ -7,8 +7,8 @@ from stator.commands.arguments import limit_of, models_of
 from stator.commands.trouble import lines_of
 from stator.explain.problem import Problem
 from stator.explain.survey import Group
+from stator.extensions.reports.groups import groups
 from stator.graph.durations import span
-from stator.overview.errors import groups
 from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.meta import by_database

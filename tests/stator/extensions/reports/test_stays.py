@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from stator.extensions.reports import stays as module
+from stator.extensions.reports.stays import stays
 from stator.models import History
-from stator.overview import stays as module
-from stator.overview.stays import Stays, moves, stays
+from stator.overview.stays import Stays, moves
 from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order, OrderGraph

@@ -2,9 +2,9 @@
 
 import pytest
 
+from stator.extensions.reports import groups as errors_module
+from stator.extensions.reports.groups import fingerprinted, groups
 from stator.models import Report
-from stator.overview import errors as errors_module
-from stator.overview.errors import fingerprinted, groups
 from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put
@@ -95,6 +95,6 @@ class TestFingerprinted:
     def test_gives_what_fails_in_pages(self):
         rows = [failing() for _ in range(5)]
         failing("bb")
-        pages = list(fingerprinted(ROWS["testapp.parcel"], "aa", 2))
+        pages = list(fingerprinted("default", ROWS["testapp.parcel"], "aa", 2))
         assert [len(page) for page in pages] == [2, 2, 1]
         assert sorted(pk for page in pages for pk in page) == [row.pk for row in rows]
