@@ -21,7 +21,7 @@ from stator.explain.kinds import kind_of
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.clock import moment_text
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import option_of, owner_of
 from stator.rows.state_column import state_name, state_of
 
 # Seconds between refreshes by the script.
@@ -56,7 +56,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         **answers.offered_on(model_admin, request, row),
         "stator_timeline": past.events,
         "stator_latest": LATEST,
-        "stator_keeps_history": options_of(owner_of(type(row))).history,
+        "stator_keeps_history": option_of(owner_of(type(row)), "history") is not False,
         "stator_tracebacks": request.user.has_perm("stator.view_report"),
         "stator_graph": picture_of(row, past.moves),
         "stator_circle": circle_of(reasons, Pages(model_admin.admin_site, request)),

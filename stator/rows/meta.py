@@ -36,8 +36,6 @@ M = TypeVar("M", bound=Model)
 class ModelOptions:
     """Options of a managed model.
 
-    ``history``: write one row per move, error and manual action.
-    ``logs``: store what each attempt logged in its history row; otherwise only with the latest error.
     ``reconcile_on``: names of fields; when one of them changes, the object is reconciled: attempted again, from the
     initial state if it was in a terminal one.
     ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``-`` before the name:
@@ -55,8 +53,6 @@ class ModelOptions:
     ``of_extensions``: the options that extensions have, by name.
     """
 
-    history: bool = False
-    logs: bool = False
     reconcile_on: tuple[str, ...] = ()
     priority: str | None = None
     then: Expression | None = None
@@ -227,17 +223,6 @@ def _wrong_manager(model: type[Model], value: object) -> str:
     return "" if is_manager else "must be the name of a manager of the model"
 
 
-def _wrong_flag(model: type[Model], value: object) -> str:
-    return "" if isinstance(value, bool) else "must be True or False"
-
-
-def _wrong_logs(model: type[Model], value: object) -> str:
-    if value is not True:
-        return _wrong_flag(model, value)
-    declared = getattr(model, "StatorMeta", None)
-    return "" if getattr(declared, "history", False) is True else "needs history = True, which stores them"
-
-
 def _wrong_fields(model: type[Model], value: object) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         return "must be a list of field names"
@@ -288,9 +273,7 @@ def _wrong_spread(model: type[Model], value: object) -> str:
 
 
 _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
-    "history": _wrong_flag,
     "reconcile_on": _wrong_fields,
-    "logs": _wrong_logs,
     "priority": _wrong_priority,
     "fair_by": _wrong_key,
     "spread": _wrong_spread,

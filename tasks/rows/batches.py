@@ -46,7 +46,7 @@ class BatchRow(StatorModel):
     class StatorMeta:
         """History is on."""
 
-        history = True
+        history = True  # stator.extensions.reports
 
     class Meta:
         abstract = True

@@ -76,7 +76,7 @@ class TaskRow(StatorModel):
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""
 
-        history = True
+        history = True  # stator.extensions.reports
         priority = "priority"
         spread = "shard"
         then = names_nobody()

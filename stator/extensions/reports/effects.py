@@ -14,6 +14,7 @@ from stator.graph.failures import Failure, bounded, text_of
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows import columns
 from stator.rows.clock import Seconds
+from stator.rows.meta import option_of
 from stator.rows.records import REASON_LENGTH
 from stator.rows.workers import worker_of
 from stator.statements import written
@@ -65,11 +66,11 @@ class KeptHistory(Effect):
     @classmethod
     def bind(cls, store: Store) -> Self | None:
         """Return it for models with history."""
-        return cls(store) if store.operations.options.history else None
+        return cls(store) if option_of(store.operations.model, "history") else None
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._logs = store.operations.options.logs
+        self._logs = option_of(store.operations.model, "logs")
         self._together = store.inserts and store.compiler.keeps_keys
 
     def wants(self, act: Act) -> Hashable:
@@ -179,7 +180,7 @@ def logged(claims: Iterable[Claim]) -> bool:
 
 
 def _stored_log(claim: Claim) -> AttemptLog | None:
-    return LOG.of(claim) if claim.operations.options.logs else None
+    return LOG.of(claim) if claim.operations.options.of_extensions.get("logs") else None
 
 
 def _is_event(outcome: Outcome) -> bool:

@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from stator.extensions.reports.models import History, Report, failure_report, keep_acts, keep_moves, keep_reports
 from stator.graph.failures import HUNG, Failure, lease_lost, quarantined
 from stator.rows.followers import HAND, MOVE, Follower, HandAct
-from stator.rows.meta import options_of
+from stator.rows.meta import option_of, options_of
 from stator.rows.state_column import state_field
 from stator.rows.workers import worker_of
 
@@ -24,14 +24,14 @@ class KeptActs(Follower):
         """Write the entries."""
         using = str(rows.db)
         if act.target is not None:
-            if act.kind != MOVE or options_of(self.model).history:
+            if act.kind != MOVE or options_of(self.model).of_extensions.get("history"):
                 keep_moves(self.model, using, pks, act.target, act.reason, act.kind, actor=act.actor)
         elif act.actor or act.told or act.kind != HAND:
             keep_acts(self.model, using, pks, act.actor, act.reason, act.kind)
 
     def reaping(self, rows: QuerySet[Model]) -> None:
         """Write an entry for each lost lease."""
-        if not options_of(self.model).history:
+        if not option_of(self.model, "history"):
             return
         failure, field = lease_lost(), state_field(self.model)
         named = ("pk", field.name, "state_version", "state_attempts", "state_attempted", "state_claim")

@@ -9,7 +9,7 @@ from stator.graph.states import State
 from stator.models import StatorModel
 from stator.overview.stays import LATEST, Stays
 from stator.rows import columns
-from stator.rows.meta import options_of
+from stator.rows.meta import option_of
 
 DAY = 86400.0
 
@@ -20,7 +20,7 @@ def stays(using: str, models: Iterable[type[StatorModel]]) -> dict[str, list[Sta
     It reads the newest ``LATEST`` events of the last day for all models together, so that the cost is bounded. Models
     without history are left out, because they store only manual actions. Index ``stator_history_at``.
     """
-    kept = {model._meta.label_lower: model for model in models if options_of(model).history}
+    kept = {model._meta.label_lower: model for model in models if option_of(model, "history")}
     found: dict[str, dict[str, _Left]] = defaultdict(lambda: defaultdict(_Left))
     for label, source, stay, took, attempts in _latest(using) if kept else ():
         if label in kept and stay is not None:

@@ -6,6 +6,7 @@ from typing import Self
 from stator.db.effects import AFTER, Act, Done, Effect, Store
 from stator.extensions.steps.attempt import STEPS, USED
 from stator.extensions.steps.models import Step
+from stator.rows.meta import option_of
 
 
 class ForgottenSteps(Effect):
@@ -16,7 +17,7 @@ class ForgottenSteps(Effect):
     @classmethod
     def bind(cls, store: Store) -> Self | None:
         """Return it for models without history."""
-        return None if store.operations.options.history else cls(store)
+        return None if option_of(store.operations.model, "history") else cls(store)
 
     def wants(self, act: Act) -> Hashable:
         """Return that the steps are deleted by a statement of its own, if there are any."""

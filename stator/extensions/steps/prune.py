@@ -3,7 +3,7 @@
 from stator.db.sweeps import Row, Sweep, with_rows
 from stator.extensions.steps.models import Step
 from stator.rows import columns
-from stator.rows.meta import options_of
+from stator.rows.meta import option_of
 from stator.scopes import entered
 
 
@@ -24,7 +24,7 @@ class EndedSteps(Sweep):
         ended: list[int] = []
         for model, some in with_rows(found, alias):
             over = [step.pk for step, row in some if not _is_in_force(step, row)]
-            if over and model and options_of(model).history:
+            if over and model and option_of(model, "history"):
                 past = steps.filter(pk__in=over, at__lt=columns.after(-age))
                 over = list(past.values_list("pk", flat=True))
             ended += over

@@ -52,7 +52,7 @@ def test_name_that_is_no_field_of_the_table_is_refused():
 
 def test_options_are_immutable_however_they_are_given(given):
     options = given(reconcile_on=["tenant"], history=True, priority="tenant", fair_by="tenant")
-    assert (options.reconcile_on, options.history) == (("tenant",), True)
+    assert (options.reconcile_on, options.of_extensions) == (("tenant",), {"history": True})
     assert options_of(Rollout).waits_for == (("build", ("built", "broken")), ("after", ("done",)))
 
 
