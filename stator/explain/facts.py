@@ -295,7 +295,7 @@ def gather(
     if facts.automatic and not facts.claimed and (facts.waiting or facts.quarantined or not facts.ready):
         facts.report = read("report", using, owner, pk, otherwise=None)
     if facts.quarantined and not facts.claimed:
-        held = read("lost holders", using, owner, pk, otherwise=())
+        held = read("lost_holders", using, owner, pk, otherwise=())
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)

@@ -1,4 +1,4 @@
-"""Readings: what extensions have stored of objects over time, for pages, commands and sentences that show it."""
+"""Readings: what extensions have stored of objects, for pages, commands and sentences that show it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -97,7 +97,7 @@ def put_off(using: str, *, queue: int | None = None, action: str | None = None) 
 def waiting_for_limits(tasks: Rows, action: str, queue: int | None = None) -> Rows:
     """Return the tasks of an action, and of one queue if it is given, that wait for a limit of the action."""
     said = {"error": "", "state": "pending", "message__endswith": UsedLimit.END}
-    is_put_off = read("with report", tasks.db, task_model(), said, otherwise=NO_ROWS)
+    is_put_off = read("with_report", tasks.db, task_model(), said, otherwise=NO_ROWS)
     meant = tasks.filter(action=action, **({} if queue is None else {"queue": queue}))
     return meant.filter(_IS_RESTING, is_put_off, state_attempted__isnull=False)
 

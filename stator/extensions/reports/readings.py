@@ -16,7 +16,7 @@ from stator.rows.records import records_of
 def connect() -> None:
     """Offer the readings."""
     READINGS["report"] = Reading(Report, report)
-    READINGS["with report"] = Reading(Report, with_report)
+    READINGS["with_report"] = Reading(Report, with_report)
     READINGS["reported"] = Reading(Report, reported)
     READINGS["fingerprint"] = Reading(Report, fingerprint_of)
     READINGS["groups"] = Reading(Report, groups)
@@ -25,7 +25,7 @@ def connect() -> None:
     READINGS["entries"] = Reading(History, entries)
     READINGS["records"] = Reading(History, records)
     READINGS["retry"] = Reading(History, latest_retry)
-    READINGS["lost holders"] = Reading(History, lost_holders)
+    READINGS["lost_holders"] = Reading(History, lost_holders)
 
 
 def report(using: str, model: type[Model], pk: object) -> Report | None:
