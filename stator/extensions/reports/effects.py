@@ -1,12 +1,12 @@
 """Reports and history of outcomes and of moves without a handler, written in their transactions."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable
 from typing import Any, Self
 
 from django.db.models import F
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
-from stator.db.interface import Claim, Ended
+from stator.db.interface import Claim
 from stator.db.values import Pk
 from stator.extensions.reports.attempt_log import LOG, AttemptLog
 from stator.extensions.reports.models import History, Report, failure_report, keep_entries, keep_reports
@@ -75,7 +75,7 @@ class KeptHistory(Effect):
 
     def wants(self, act: Act) -> Hashable:
         """Return whether the one statement writes moves, or an error."""
-        with_log = self._logs and not act.released and logged(act.claims)
+        with_log = self._logs and not act.released and any(LOG.of(claim) for claim in act.claims)
         if act.moved:
             return "moved" if self._together and not (act.failed or with_log) else AFTER
         if not (act.failed or with_log):
@@ -111,8 +111,14 @@ class KeptHistory(Effect):
         keep_entries(operations.model, operations.alias, list(pks), of_row, given)
 
     def write(self, done: Done) -> None:
-        """Write the entries of outcomes."""
-        keep_history(self._operations.alias, self._operations.label, done.act.ended, done.accepted)
+        """Write an entry for each move and error; of models with logs, also for each other attempt with a log."""
+        entries = [
+            _entry(self._operations.label, claim, outcome, done.accepted[claim.pk], log)
+            for claim, outcome in done.act.ended
+            if (log := LOG.of(claim) if self._logs else None) or _is_event(outcome)
+        ]
+        if entries:
+            History.objects.using(self._operations.alias).bulk_create(entries)
 
 
 class KeptReports(Effect):
@@ -143,20 +149,6 @@ class KeptReports(Effect):
         keep_reports(self._operations.alias, label, reports)
 
 
-def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Pk, float | None]) -> None:
-    """Write a history row for each move and error; ``stays``: seconds in the state that was left, by key.
-
-    Of models with ``StatorMeta.logs``, also for each other attempt that logged something.
-    """
-    acts = [
-        _act(label, claim, outcome, stays[claim.pk])
-        for claim, outcome in kept
-        if _is_event(outcome) or _stored_log(claim)
-    ]
-    if acts:
-        History.objects.using(alias).bulk_create(acts)
-
-
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
     if failure := outcome.failure:
@@ -174,21 +166,13 @@ def error_of(failure: Failure | None) -> tuple[str, str]:
     return (f"{failure.kind}: {failure.message}", failure.fingerprint) if failure else ("", "")
 
 
-def logged(claims: Iterable[Claim]) -> bool:
-    """Return whether the history has what one of these attempts logged."""
-    return any(_stored_log(claim) for claim in claims)
-
-
-def _stored_log(claim: Claim) -> AttemptLog | None:
-    return LOG.of(claim) if claim.operations.options.of_extensions.get("logs") else None
-
-
 def _is_event(outcome: Outcome) -> bool:
     return isinstance(outcome, Moved) or outcome.failure is not None
 
 
-def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> History:
-    moved, log = isinstance(outcome, Moved), _stored_log(claim)
+def _entry(label: str, claim: Claim, outcome: Outcome, stay: float | None, log: AttemptLog | None) -> History:
+    """Return an unsaved entry; ``stay``: seconds in the state that was left."""
+    moved = isinstance(outcome, Moved)
     error, fingerprint = error_of(outcome.failure)
     stayed = History.Kind.ERROR if outcome.failure else History.Kind.WAIT
     return History(
