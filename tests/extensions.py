@@ -47,7 +47,7 @@ EXTENSIONS = {
     ),
     # Without words that the core has for other things: a place in a line or a table.
     "slices": Extension(
-        "stator/citus/* stator/db/citus.py",
+        "stator/citus/*",
         r"(?i)^(slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
         r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
         r"|citus|_on_nodes|^shard$",

@@ -9,9 +9,15 @@ from django.db.models import Field, Model
 
 from stator.capabilities import POSTGRESQL
 from stator.citus.creation import DatabaseCreation
+from stator.citus.waiting import watched
 
 CITUS = replace(
-    POSTGRESQL, name="citus", statements="stator.db.citus", writes_in_with=False, has_plpgsql=False, has_nodes=True
+    POSTGRESQL,
+    name="citus",
+    statements="stator.citus.statements",
+    writes_in_with=False,
+    has_plpgsql=False,
+    has_nodes=True,
 )
 
 
@@ -63,4 +69,5 @@ class DatabaseWrapper(base.DatabaseWrapper):
         django: Any = super()
         django._configure_connection(connection)
         connection.execute("SET citus.max_adaptive_executor_pool_size = 1")
+        watched(connection)
         return True

@@ -78,10 +78,13 @@ def is_cut_short(error: BaseException) -> bool:
 def is_of_remote(error: BaseException) -> bool:
     """Return whether the server answered that it cannot reach another one with the rows, as for a foreign table.
 
-    If the server itself cannot be reached, there is no answer, or the answer ends the session.
+    If the server itself cannot be reached, there is no answer, or the answer ends the session. An engine that waits no
+    longer for such a server says so of its error (``of_remote``).
     """
     cause: Any = error.__cause__
-    return getattr(cause, "sqlstate", None) in OF_CONNECTIONS and cause.diag.severity_nonlocalized == "ERROR"
+    if getattr(cause, "sqlstate", None) not in OF_CONNECTIONS:
+        return False
+    return getattr(cause, "of_remote", False) or cause.diag.severity_nonlocalized == "ERROR"
 
 
 def suspends(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.db.looks import MOST, Holder, bounded, holder_among, holders
-from stator.db.retry import is_cut_short, is_lock_timeout
+from stator.db.retry import is_cut_short, is_lock_timeout, is_of_remote
 from stator.explain.problem import ERROR, Problem
 from stator.graph.durations import span
 from stator.rows.readings import READINGS
@@ -51,6 +51,10 @@ class Looks:
         except Exception as error:
             if is_cut_short(error):
                 self._note(model, is_locked=is_lock_timeout(error))
+            elif is_of_remote(error):
+                said = f"not everything is shown: {one_line(error)}"
+                remedy = "start the server with its rows, or find out what holds it up"
+                self.unread[model._meta.label_lower] = self._problem(model, said, remedy=remedy)
             elif connections[self.using].is_usable():
                 said = f"not everything is shown: {type(error).__name__}: {one_line(error)}"
                 self.unread[model._meta.label_lower] = self._problem(model, said, remedy="tell the developers")
@@ -71,7 +75,7 @@ class Looks:
             with self.limits():
                 return look()
         except Exception as error:
-            if not (is_cut_short(error) or connections[self.using].is_usable()):
+            if not (is_cut_short(error) or is_of_remote(error) or connections[self.using].is_usable()):
                 raise
             return None
 

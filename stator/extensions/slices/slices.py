@@ -23,7 +23,9 @@ from stator.db.conditions import CLAIM
 from stator.db.division import DIVISIONS, Undivided
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_of_remote
+from stator.db.suspensions import Pace, Suspensions
 from stator.extensions.slices import node_probe
+from stator.extensions.slices.away import is_away, patience
 from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of_all
@@ -40,6 +42,13 @@ MAX_FOUND = 50
 
 # A claim ends after this many slices without a row. Other workers may have taken them, or somebody has locked them.
 MAX_EMPTY = 64
+
+# Seconds until the rows of an abandoned claim are released, and again: its node may still do it when it is back. How
+# often they are looked for; after that the lease has to end.
+GIVING_BACK, GIVEN_BACK = Pace(0.5, 16.0), 7
+
+# The step that releases them.
+GIVE_BACK = "give back"
 
 # How many rows are read to find out which slices have some.
 MOST_LOOKED_AT = 10_000
@@ -121,6 +130,8 @@ class Divided(Undivided):
         # The values whose slices were made, the latest last.
         self._met: dict[object, None] = {}
         self._is_filled = False
+        # The claims that were given up because their node was silent, by slice and token.
+        self._abandoned = Suspensions(GIVING_BACK)
         self._turns: Slices = (FreeSlices if self.is_free else NumberedSlices)(self)
 
     @cached_property
@@ -186,7 +197,8 @@ class Divided(Undivided):
             yield self.store, limit
             return
         try:
-            found = Counter(picked.values_list(self.name, flat=True)[:limit])
+            with patience(self.store, everywhere=True):
+                found = Counter(picked.values_list(self.name, flat=True)[:limit])
         except DatabaseError as error:
             # Each node was asked, and one is away.
             if not is_of_remote(error) or self.store.connection.in_atomic_block:
@@ -206,7 +218,11 @@ class Divided(Undivided):
         if not self.is_divided:
             return list(operations.claim_together(states, limit, token=token, crashes=crashes))
         token = token or new_token(operations.worker_id)
-        limit, empty = operations.conditions.room(states, limit), 0
+        empty = 0
+        if operations.conditions.gates(states):
+            # It counts rows on every node.
+            with patience(operations, everywhere=True):
+                limit = operations.conditions.room(states, limit)
         parts = self._turns.in_turn(states, crashes, many=self._is_filled)
         while len(claimed) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
             found = self._claim_part(part, states, limit - len(claimed), token, crashes)
@@ -221,10 +237,27 @@ class Divided(Undivided):
         """Claim rows of a slice, unless it is on a node that is away."""
         if part.scope.node is None:
             return part.claim_together(states, limit, token=token, crashes=crashes)
-        if part.locks.allow(CLAIM):
+        if part.locks.allow(CLAIM) and not is_away(part):
             with part.locks.spared(CLAIM):
-                return part.claim_together(states, limit, token=token, crashes=crashes)
+                try:
+                    return part.claim_together(states, limit, token=token, crashes=crashes)
+                except DatabaseError as error:
+                    if is_of_remote(error):
+                        self._abandoned.suspend((part, token), str(error))
+                    raise
         return []
+
+    def settle(self) -> None:
+        """Release the rows of abandoned claims on nodes that are back; a node may do what it was sent when it wakes."""
+        for key, suspension in self._abandoned.held.items():
+            part, token = cast("tuple[Operations, UUID]", key)
+            if not self._abandoned.allow(key) or not part.locks.allow(GIVE_BACK) or is_away(part):
+                continue
+            with part.locks.spared(GIVE_BACK):
+                if part.release_token(token) or suspension.times == GIVEN_BACK:
+                    self._abandoned.end(key)
+                else:
+                    self._abandoned.suspend(key, suspension.reason)
 
     def release_token(self, token: object) -> int:
         """Release the rows on every node; if one is away, raise the error when those on the others are released."""
@@ -241,6 +274,8 @@ class Divided(Undivided):
         return released
 
     def answers(self, open_rows: Any) -> list[Any] | None:
+        if self._abandoned.held:
+            self.settle()
         # Conditions of others may be on tables elsewhere.
         if not self.spans or self.store.conditions.rows():
             return None
@@ -306,7 +341,8 @@ class FreelyDivided(Divided):
             return [self.store]
         every = self.store.whole.order_by(F(self.name)).values_list(self.name, flat=True).distinct()
         try:
-            return list(map(self.of_value, every))
+            with patience(self.store, everywhere=True):
+                return list(map(self.of_value, every))
         except DatabaseError as error:
             if not is_of_remote(error):
                 raise
