@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from django.db.models import Model, UUIDField
+from django.utils.text import slugify
 
 from stator.admin.access import Pages
 from stator.explain.kinds import kind_of
@@ -23,7 +24,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     ``text``: the cause and its effect, then the remedy in words unless a button is the remedy.
     ``retry``: the fingerprint of errors that may be retried at a rate. ``command``: what to type, if no page of the
     admin leads to the objects, or if no button ends the problem. ``schemas``: those that have the problem, on a page
-    about all of them.
+    about all of them. ``alike``: what it shares with others of its kind, of which the page folds all but five.
     """
     model = known.get(problem.model)
     sees = pages.sees_all(model_named(problem.model)) if problem.model else True
@@ -35,6 +36,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     typed = sees and problem.code in TOLD
     told = typed or (sees and not has_button)
     return {
+        "alike": f"{problem.code}-{problem.level}-{slugify(problem.where)}",
         "code": problem.code, "level": problem.level, "where": problem.where,
         "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if told
         else problem.text if sees else problem.sentence,

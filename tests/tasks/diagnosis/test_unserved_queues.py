@@ -102,6 +102,17 @@ class TestOperators:
         assert "typo" not in overview
         assert "encode" not in overview
 
+    def test_overview_folds_all_but_five_alike(self, client, admin_user):
+        live_process()
+        for number in range(8):
+            make_queue(f"queue-{number}").publish("typo")
+        client.force_login(admin_user)
+        at_once, folded = client.get(OVERVIEW).text.split("3 more like these in tasks.Task")
+        # Their pages and forms name them too, further down.
+        folded = folded.partition("</details>")[0]
+        assert [f"in queue-{number}." in at_once for number in range(8)] == [True] * 5 + [False] * 3
+        assert [f"in queue-{number}." in folded for number in range(8)] == [False] * 5 + [True] * 3
+
     def test_status_asks_for_no_runstator_where_named_workers_serve(self, queue):
         queue.publish("resize")
         assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
