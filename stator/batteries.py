@@ -1,9 +1,10 @@
-"""The one table of extensions that are on. Their order is the order in which they act; the project's come last."""
+"""The one table of extensions that are on. They act in its order; those of apps follow, and the project's come last."""
 
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from django.apps import apps
 from django.utils.module_loading import import_string
 
 from stator.conf import extensions_of_project
@@ -44,8 +45,11 @@ EXTENSIONS = (
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return what each extension adds."""
-    return tuple(import_module(name).EXTENSION for name in dict.fromkeys((*EXTENSIONS, *extensions_of_project())))
+    """Return what each extension adds; apps have theirs as ``stator_extension`` of their ``AppConfig``."""
+    ours = [import_module(name).EXTENSION for name in EXTENSIONS]
+    of_apps = [getattr(config, "stator_extension", None) for config in apps.get_app_configs()]
+    of_project = [import_module(name).EXTENSION for name in extensions_of_project()]
+    return tuple(dict.fromkeys(each for each in (*ours, *of_apps, *of_project) if each))
 
 
 def parts_of(worker: "Worker") -> list["Part"]:

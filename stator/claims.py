@@ -239,7 +239,7 @@ def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> W
     ``lost`` in the result; nothing is written for them. The result has the database's time, from which waiting rows are
     due, if one statement did it all. Raises ``ValueError`` if the claims belong to several models or databases.
 
-    ``note``: for the effects of the app, among the model's hooks, which write what it keeps of its claims.
+    ``note``: for the effects of the app, which write what it keeps of its claims.
     ``where``: the statement is kept by it, so its values must have hashes.
     """
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]

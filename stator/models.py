@@ -47,7 +47,6 @@ from stator.rows.fields import (
     fields_sent,
 )
 from stator.rows.followers import followers_of, of_writes
-from stator.rows.hooks import ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
@@ -78,7 +77,6 @@ __all__ = [
     "History",  # stator.extensions.reports
     "InLine",
     "Limit",  # stator.extensions.limits
-    "ModelHooks",
     "MomentField",
     "Now",
     "Overview",
@@ -125,7 +123,6 @@ __all__ = [
     "part_of",
     "progress_of",  # stator.extensions.progress
     "records_of",
-    "register_hooks",
     "remembered",
     "reports_of",  # stator.extensions.reports
     "shown_key",

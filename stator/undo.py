@@ -19,11 +19,11 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.followers import HandAct, by_hand, moved
+from stator.rows.followers import HandAct, by_hand, followers_of, moved
 from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
-from stator.rows.meta import graph_of, hooks_of, model_of
+from stator.rows.meta import graph_of, model_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field
@@ -244,12 +244,12 @@ class _Undoing:
         return [before for before in some if before.object_pk in found]
 
     def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
-        """Return the objects that the app lets no undo move, each with the reason."""
-        stays = hooks_of(self.model).stays
-        if stays is None or not self.action.moves:
+        """Return the objects that a follower lets no undo move, each with the reason."""
+        if not self.action.moves:
             return {}
+        rows = self._rows.filter(is_one_of(self._rows, keys))
         with transaction.atomic(using=self.using):
-            return stays(self._rows.filter(is_one_of(self._rows, keys)))
+            return {pk: why for each in followers_of(self.model) for pk, why in each.staying(rows).items()}
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
@@ -277,8 +277,8 @@ class _Undoing:
         for target, some in self._by_target(found):
             moved(model, using, target.name, [row.pk for row in some], some)
             tell_moves(model, using, some, target)
-        if undone := hooks_of(model).undone:
-            undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
+        for follower in followers_of(model):
+            follower.undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
 
     def _by_target(self, going: Going) -> Iterator[tuple[State, list[Locked]]]:
         """Yield each state that objects go back to, with these objects."""

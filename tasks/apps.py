@@ -5,12 +5,21 @@ from importlib import import_module
 from django.apps import AppConfig, apps
 from django.core.exceptions import ImproperlyConfigured
 
+from stator.seams import Extension
+
 
 class TasksConfig(AppConfig):
     """The configuration of the app."""
 
     name = "tasks"
     default_auto_field = "django.db.models.BigAutoField"
+    # What the framework asks the app about tasks.
+    stator_extension = Extension(
+        name="tasks",
+        conditions=("tasks.queue.process_eligibility.Eligible",),
+        followers=("tasks.queue.follower.OfTasks",),
+        effects=("tasks.queue.kept_runs.KeptRuns",),
+    )
 
     def import_models(self) -> None:
         """Import the models; raise ``ImproperlyConfigured`` if the app that they need is not installed."""
@@ -26,7 +35,7 @@ class TasksConfig(AppConfig):
 
 # The modules with a ``connect()``.
 CONNECTED: list[str] = [
-    "hooks",
+    "diagnosis.kinds",
     "worker.attempts",
     "conf",
     "schedules.periodic_sync",

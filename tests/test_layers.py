@@ -31,7 +31,7 @@ TASK_FLOORS = {
     "schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker actions.throttles",
     2: "chores dead_letters diagnosis testing extensions.stats.samples",
-    3: "admin api apps commands extensions hooks management",
+    3: "admin api apps commands extensions management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
@@ -54,6 +54,8 @@ LOADED_BY_NAME = {
     # The one table of extensions.
     ("batteries", "name"),
     ("batteries", "path"),
+    # The functions that options of models name.
+    ("rows.meta", "option"),
     ("admin", "_path"),
     ("db.sweeps", "table.sweep"),
     ("worker.duties", "path"),
@@ -315,15 +317,15 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
     # Methods for async code, how settings are declared and checked, how commands end, safe text, what a database can
     # do, kept statements, the scope of a context.
-    public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "scopes", "statements"}
+    public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "scopes", "statements", "seams"}
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # What outcomes write beside rows.
     further |= {"stator.db.effects", "stator.db.saved_fields"}
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
-    # Which rows may be claimed and held.
-    further |= {"stator.db.conditions"}
+    # Which rows may be claimed and held, and what follows moves.
+    further |= {"stator.db.conditions", "stator.rows.followers"}
     # How a check of a database fails, and what its tables lack.
     further |= {"stator.checks.messages", "stator.db.tables"}
     # How workers learn of rows that became ready.

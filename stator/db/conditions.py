@@ -155,14 +155,9 @@ class StoredCondition(Condition):
 
 @dataclass(slots=True)
 class ConditionKinds:
-    """The kinds of conditions.
-
-    ``all``: those of extensions, in the order of their table; None before the app is ready. ``of_apps``: those that
-    apps have about their own rows, which come last.
-    """
+    """The kinds of conditions that extensions have, in the order of their table; None before the app is ready."""
 
     all: tuple[type[Condition], ...] | None = None
-    of_apps: tuple[type[Condition], ...] = ()
 
     def of(self, store: Any) -> "Conditions":
         """Return the conditions of a store."""
@@ -170,19 +165,13 @@ class ConditionKinds:
             # Without the conditions, paused rows would be claimed.
             raise RuntimeError(f"{store.label}: nothing can be claimed before the app stator is ready")
         bound: list[Condition] = []
-        for kind in (*self.all, *self.of_apps):
+        for kind in self.all:
             if (condition := kind.bind(store, tuple(bound))) is not None:
                 bound.append(condition)
         return Conditions(bound)
 
 
 CONDITIONS = ConditionKinds()
-
-
-def add_condition(kind: type[Condition]) -> None:
-    """Add a condition that an app has about its own rows; call it in the ``ready()`` of its ``AppConfig``."""
-    if kind not in CONDITIONS.of_apps:
-        CONDITIONS.of_apps += (kind,)
 
 
 class Conditions:

@@ -1,4 +1,4 @@
-"""The table of effects, in the order in which records ask and write them; an app's own are among its hooks."""
+"""The table of effects, in the order in which records ask and write them."""
 
 from dataclasses import dataclass
 
@@ -27,6 +27,6 @@ def bound(store: Store) -> tuple[Effect, ...]:
     if EFFECTS.all is None:
         # Without the effects, what they write would be missing.
         raise RuntimeError(f"{store.operations.label}: nothing can be recorded before the app stator is ready")
-    table = (*OF_ROWS, *EFFECTS.all, *store.operations.hooks.effects, *FOLLOWING)
+    table = (*OF_ROWS, *EFFECTS.all, *FOLLOWING)
     mine = [effect for each in table if (effect := each.bind(store)) is not None]
     return tuple(sorted(mine, key=lambda effect: effect.follows))

@@ -103,7 +103,7 @@ class Claim(
         self.attempted: datetime = row["state_attempted"]
         self.age: float = (self.attempted - row["state_changed"]).total_seconds()
         self.lease: float = state.lease or operations.settings.LEASE
-        if operations.hooks.lease_end:
+        if operations.own_lease_end:
             self.lease = (row["state_locked_until"] - self.attempted).total_seconds()
             self.renew_after(row.get(operations.options.heartbeat or ""))
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME

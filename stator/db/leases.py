@@ -15,7 +15,8 @@ from stator.db.values import Pk
 from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.followers import followers_of
+from stator.rows.followers import taken
+from stator.rows.meta import function_of
 from stator.rows.workers import worker_of
 
 NO_LIMIT = Value(None, output_field=FloatField())
@@ -53,7 +54,7 @@ class Leases:
             with operations.transaction(wait=wait):
                 mine = set(operations.lock(fenced.order_by("pk"), len(group)))
                 mine -= self._release_withdrawn(mine)
-                of_rows = operations.hooks.lease_end
+                of_rows = operations.own_lease_end
                 until = operations.lease_end(F("state_attempted")) if of_rows else columns.after(lease)
                 operations.rows.filter(pk__in=list(mine)).update(state_locked_until=until)
                 if of_rows:
@@ -65,7 +66,8 @@ class Leases:
 
     def _read_leases(self, claims: list[Claim], mine: set[Pk]) -> None:
         """Note how long the leases of rows hold now, when they are to be renewed, and how long attempts may take."""
-        heartbeat, limit = self._operations.options.heartbeat, self._operations.hooks.max_runtime
+        options = self._operations.options
+        heartbeat, limit = options.heartbeat, function_of(options.max_runtime)
         read = {"stator_now": Now(), "stator_limit": limit() if limit else NO_LIMIT}
         names = ["state_locked_until", *read, *([heartbeat] if heartbeat else [])]
         rows = self._operations.rows.filter(pk__in=list(mine)).annotate(**read)
@@ -86,8 +88,7 @@ class Leases:
         kept = operations.rows.filter(mine_still, pk__in=list(mine)).values_list("pk", flat=True)
         if withdrawn := mine.difference(kept):
             rows = operations.rows.filter(pk__in=list(withdrawn))
-            if operations.hooks.reaped:
-                operations.hooks.reaped(rows, "no longer allowed")
+            taken(operations.followers, rows, "no longer allowed")
             # Only running attempts have their leases renewed, so these have begun.
             rows.update(**columns.releasing(begun=True))
         return withdrawn
@@ -105,15 +106,14 @@ class Leases:
             rows = operations.rows.filter(pk__in=lock_parts(operations, parts, limit))
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
-                if operations.hooks.reaped and (unbegun := operations.hooks.reaped(rows, "")):
+                if unbegun := taken(operations.followers, rows):
                     operations.rows.filter(pk__in=unbegun).update(**columns.releasing())
                     rows = operations.rows.filter(pk__in=[pk for pk, _ in held if pk not in unbegun])
-                followers = followers_of(operations.model)
-                for follower in followers:
+                for follower in operations.followers:
                     follower.reaping(rows)
                 rows.update(**columns.reaping(most, self._spared))
                 crashed = operations.rows.filter(pk__in=[pk for pk, _ in held], state_crashes__gte=most)
-                for follower in followers:
+                for follower in operations.followers:
                     follower.quarantined(crashed, dict(held), most)
         return held
 
@@ -128,7 +128,7 @@ class Leases:
 def _key(claim: Claim) -> tuple[int, float]:
     """Return a key; claims with equal keys are renewed by one ORM update."""
     # Where rows have leases of their own, the statement reads them.
-    return claim.token.int, 0.0 if claim.operations.hooks.lease_end else claim.lease
+    return claim.token.int, 0.0 if claim.operations.own_lease_end else claim.lease
 
 
 def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:

@@ -21,8 +21,8 @@ from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.dates import Deadline, Start, deadlines_of, starts_of
-from stator.rows.followers import Follower, followers_of
-from stator.rows.meta import graph_of, hooks_of, options_of
+from stator.rows.followers import Follower, followers_of, waking
+from stator.rows.meta import function_of, graph_of, options_of
 from stator.rows.state_column import state_field
 from stator.scopes import Scope
 
@@ -53,7 +53,8 @@ class Rows:
         self.graph = graph_of(model)
         self.state_field = state_field(model)
         self.options = options_of(model)
-        self.hooks = hooks_of(model)
+        # Where rows have leases of their own, an expression of the end of one.
+        self.own_lease_end = function_of(self.options.lease_end)
         # Whether claims are made by programs, which are no workers.
         self.for_programs = False
         self.deadlines = deadlines_of(model)
@@ -116,6 +117,11 @@ class Rows:
         return followers_of(self.model)
 
     @cached_property
+    def wakers(self) -> tuple[Follower, ...]:
+        """The followers that may say that rows of other models are ready."""
+        return waking(self.followers)
+
+    @cached_property
     def entries(self) -> frozenset[str]:
         """The names of the states that are followed when rows enter them."""
         return self.followed.union(*(each.entries for each in self.followers))
@@ -139,7 +145,7 @@ class Rows:
 
     def shortest_leases(self) -> list[float]:
         """Return the seconds of the leases that a worker may have to renew."""
-        own = [self.shortest_lease] if self.hooks.lease_end else []
+        own = [self.shortest_lease] if self.own_lease_end else []
         return [*own, *(state.lease or self.settings.LEASE for state in self.graph.automatic_states)]
 
     def crashed(self, crashes: Crashes) -> Q:
@@ -173,8 +179,8 @@ class Rows:
 
         States and rows may have leases of their own.
         """
-        if self.hooks.lease_end:
-            of_row = Greatest(self.hooks.lease_end(self.settings.LEASE, since), columns.after(self.shortest_lease))
+        if self.own_lease_end:
+            of_row = Greatest(self.own_lease_end(self.settings.LEASE, since), columns.after(self.shortest_lease))
             return Least(of_row, columns.after(self.longest_lease))
         at = self.state_field.at
         own = [When(**at(state), then=columns.after(state.lease or 0)) for state in self._with_own_lease]

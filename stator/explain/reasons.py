@@ -8,7 +8,7 @@ from stator.explain.facts import gather
 from stator.explain.kinds import KINDS, all_kinds, kind_of
 from stator.explain.many import Many
 from stator.explain.problem import Problem
-from stator.rows.meta import hooks_of, owner_of, written_to
+from stator.rows.meta import function_of, options_of, owner_of, written_to
 
 
 def explain(model: type[Model], pk: object, using: str | None = None) -> list[Problem]:
@@ -33,7 +33,7 @@ def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
 def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
     """Yield the codes with their rows; codes of the model itself say more than that no worker process is live."""
     for kind in KINDS:
-        if kind.code == "no_worker" and (own := hooks_of(many.model).reasons):
+        if kind.code == "no_worker" and (own := function_of(options_of(many.model).reasons)):
             yield from own(many.using).items()
         if kind.rows is not None:
             yield kind.code, kind.rows(many)

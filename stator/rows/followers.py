@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
@@ -72,6 +72,11 @@ class Follower:
     def __init__(self, model: type[Model]) -> None:
         self.model = model
 
+    @classmethod
+    def bind(cls, model: type[Model]) -> Self | None:
+        """Return the follower of a model's rows; None if nothing ever follows their moves."""
+        return cls(model)
+
     def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
         """Do what precedes an act by hand on locked rows with these keys."""
 
@@ -103,6 +108,25 @@ class Follower:
         """Return the models that may have ready rows because rows have entered these states."""
         return ()
 
+    def taken(self, rows: QuerySet[Model], why: str) -> Collection[object]:
+        """Do what precedes taking the claims on these locked rows from their holders.
+
+        ``why``: why a condition takes them from a worker; if it is empty, their leases have run out. Return the keys of
+        the rows whose attempts are known not to have begun: if their leases have run out, no attempt and no crash
+        counts.
+        """
+        return ()
+
+    def staying(self, rows: QuerySet[Model]) -> Mapping[Any, str]:
+        """Return the keys of the rows that an undo must leave as they are, each with why, as words after its name.
+
+        It is called in the transaction that is to move these rows back.
+        """
+        return {}
+
+    def undone(self, rows: QuerySet[Model]) -> None:
+        """Do what follows when an undo has moved these rows back."""
+
 
 @dataclass(slots=True)
 class FollowerKinds:
@@ -120,12 +144,26 @@ def followers_of(model: type[Model]) -> tuple[Follower, ...]:
     if FOLLOWERS.all is None:
         # Without the followers, rows would wait for moves that have happened.
         raise RuntimeError(f"{model._meta.label}: nothing can be moved before the app stator is ready")
-    bound = [kind(model) for kind in FOLLOWERS.all]
-    return tuple(
-        each
-        for each in bound
-        if each.entries or each.exits or each.fields or type(each).by_hand is not Follower.by_hand
-    )
+    bound = [each for kind in FOLLOWERS.all if (each := kind.bind(model)) is not None]
+    return tuple(each for each in bound if each.entries or each.exits or each.fields or _defines(each, *_OF_ROWS))
+
+
+# What is followed whatever the states are.
+_OF_ROWS = (Follower.by_hand, Follower.taken, Follower.staying, Follower.undone)
+
+
+def _defines(follower: Follower, *methods: Callable[..., object]) -> bool:
+    return any(getattr(type(follower), method.__name__) is not method for method in methods)
+
+
+def waking(followers: Iterable[Follower]) -> tuple[Follower, ...]:
+    """Return the followers that may say that rows of other models are ready."""
+    return tuple(each for each in followers if _defines(each, Follower.waking))
+
+
+def taken(followers: Iterable[Follower], rows: QuerySet[Model], why: str = "") -> set[object]:
+    """Do what precedes taking claims from their holders; return the rows whose attempts have not begun."""
+    return {pk for follower in followers for pk in follower.taken(rows, why)}
 
 
 def of_writes(model: type[Model], names: Iterable[str]) -> list[Follower]:

@@ -16,20 +16,23 @@ from django.db.models import (
     IntegerField,
     JSONField,
     Model,
+    Q,
     QuerySet,
 )
+from django.db.models.expressions import Combinable
 from django.db.models.manager import BaseManager
+from django.utils.module_loading import import_string
 
 from stator.extensions.related.options import wrong_waits
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
 from stator.rows.named_fields import own_field
 from stator.rows.state_column import state_field
 from stator.texts import nearest
 
 M = TypeVar("M", bound=Model)
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +51,23 @@ class ModelOptions:
     ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
     a third of the lease. A worker checks four times a second for leases to renew.
-    ``hooks``: the options of ``StatorMeta`` that are functions.
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
+    ``fixed``: names of foreign keys that are not set while a row is claimed. Edges of other models by these keys cost
+    nothing for rows in which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting
+    object.
+    ``beside``, ``everywhere``: for Citus, labels of models with the same column of ``spread`` that are distributed
+    beside this one, and of models whose tables every node has. Rows of the first kind that statements join, or compare
+    with one of a slice, are of one slice.
+
+    The others are functions, or their paths (:func:`function_of`).
+    ``claimable``: ``(worker id, Q of the rows that pauses hold)`` to a ``Q`` of the ready rows that the worker may
+    claim. It is called at each poll and each claim, so it has to be quick.
+    ``lease_end``: ``(seconds that a claim usually lasts, moment when the attempt began)`` to an expression of the
+    moment when a lease ends that is taken or renewed now. A claim lasts for three seconds at least, and no lease lasts
+    longer than ``MAX_RUNTIME`` and ``LEASE``.
+    ``max_runtime``: an expression of the seconds that an attempt may take, which is read at each renewal.
+    ``reasons``: ``(alias)`` to further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before
+    ``no_worker``.
     ``of_extensions``: the options that extensions have, by name.
     """
 
@@ -61,7 +79,13 @@ class ModelOptions:
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()  # stator.extensions.related
     heartbeat: str | None = None
     delete_manager: str | None = None
-    hooks: ModelHooks = NO_HOOKS
+    fixed: tuple[str, ...] = ()  # stator.extensions.related
+    beside: tuple[str, ...] = ()
+    everywhere: tuple[str, ...] = ()
+    claimable: "Callable[[str, Q], Q] | str | None" = None
+    lease_end: "Callable[[float, Combinable], Expression] | str | None" = None
+    max_runtime: "Callable[[], Expression] | str | None" = None
+    reasons: "Callable[[str], dict[str, Q]] | str | None" = None
     of_extensions: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -196,14 +220,13 @@ def options_of(model: type[Model]) -> ModelOptions:
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {nearest(name, checks)}")
         if trouble := checks[name](model, value):
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta.{name}={value!r} {trouble}")
-    hooks = ModelHooks(**{name: given.pop(name) for name in DECLARED if name in given})
     further = {name: given.pop(name) for name in _added if name in given}
-    return ModelOptions(hooks=hooks, of_extensions=further, **{name: _kept(value) for name, value in given.items()})
+    return ModelOptions(of_extensions=further, **{name: _kept(value) for name, value in given.items()})
 
 
-def hooks_of(model: type[Model]) -> ModelHooks:
-    """Return the hooks of a model: an app has registered them, or else they are in its ``StatorMeta``."""
-    return registered_hooks(model) or options_of(model).hooks
+def function_of(option: F | str | None) -> F | None:
+    """Return the function that an option of ``StatorMeta`` is, or has the path of; call it once there are models."""
+    return cast("F", import_string(option)) if isinstance(option, str) else option
 
 
 def _kept(value: object) -> Any:
@@ -215,7 +238,12 @@ def _kept(value: object) -> Any:
 
 
 def _wrong_function(model: type[Model], value: object, what: str = "") -> str:
-    return "" if callable(value) else f"must be a function{what}"
+    return "" if callable(value) or isinstance(value, str) else f"must be a function{what}, or the path of one"
+
+
+def _wrong_labels(model: type[Model], value: object) -> str:
+    is_right = isinstance(value, list | tuple) and all(isinstance(label, str) and "." in label for label in value)
+    return "" if is_right else "must be a list of labels of models"
 
 
 def _wrong_manager(model: type[Model], value: object) -> str:
@@ -282,6 +310,10 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "reasons": partial(_wrong_function, what=" of a database's alias"),
     "then": _wrong_expression,
     "lease_end": _wrong_function,
+    "max_runtime": _wrong_function,
+    "fixed": _wrong_fields,  # stator.extensions.related
+    "beside": _wrong_labels,
+    "everywhere": _wrong_labels,
     "heartbeat": _wrong_seconds,
     "delete_manager": _wrong_manager,
 }

@@ -112,7 +112,7 @@ class Lanes(list[Lane]):
     def wake_after(self, operations: Operations, names: set[str]) -> None:
         """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
         self.wake(operations.label, names, operations.scope.of_all)
-        for follower in operations.followers:
+        for follower in operations.wakers:
             for model in follower.waking(names):
                 self.wake(model._meta.label_lower, scope=operations.scope.of_all)
 

@@ -1,6 +1,6 @@
 """The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
-from stator.models import ProblemKind
+from stator.models import ProblemKind, add_problem_kind
 from tasks.diagnosis import queues, schedules, starving, throttles, turns, unserved_queues, versions
 from tasks.queue import put_off
 
@@ -98,3 +98,9 @@ KINDS = (
     ProblemKind("part"),
     ProblemKind("only_workers"),
 )
+
+
+def connect() -> None:
+    """Add the kinds to those of the framework."""
+    for kind in KINDS:
+        add_problem_kind(kind)

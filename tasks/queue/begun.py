@@ -58,7 +58,7 @@ def never_begun(rows: QuerySet[Any]) -> set[int]:
     return unmarked.keys() - runs.holders(unmarked, rows.db).keys()
 
 
-def reaped(rows: QuerySet[Any], why: str) -> set[int]:
+def taken(rows: QuerySet[Any], why: str) -> set[int]:
     """Record claims of worker processes that other code ends; return the tasks whose attempts have not begun.
 
     ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.

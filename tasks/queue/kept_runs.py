@@ -4,16 +4,17 @@ Each has two forms: a text that continues the one statement on PostgreSQL, and s
 """
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
-from stator.db.effects import AFTER, Act, Done, Effect, Part
+from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.saved_fields import is_saved_at_once, value_names
 from stator.models import Now, column_of, field_of, name_of
 from stator.statements import written
 from tasks.queue import runs
 from tasks.rows.runs import Run
+from tasks.rows.tables import task_model
 
 # The columns that runs have from tasks.
 COLUMNS = ", ".join(column_of(field_of(Run, name)) for name in runs.COPIED)
@@ -69,6 +70,11 @@ FORGOTTEN = Ending("")
 
 class KeptRuns(Effect):
     """The runs of claims that end: named workers made them with the claims, worker processes make them now."""
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for tasks."""
+        return cls(store) if store.operations.model is task_model() else None
 
     def wants(self, act: Act) -> Hashable:
         """Return the outcome of runs that are there; that of new runs, if they are copied from the tasks."""

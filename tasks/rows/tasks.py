@@ -81,6 +81,12 @@ class TaskRow(StatorModel):
         spread = "shard"
         then = names_nobody()
         heartbeat = "heartbeat_interval"
+        lease_end = "tasks.queue.eligibility.lease_end_in_process"
+        max_runtime = "tasks.queue.eligibility.timeout_in_process"
+        reasons = "tasks.queue.unserved.reasons"
+        fixed = ("batch",)  # stator.extensions.related
+        beside = ("tasks.Run",)
+        everywhere = ("tasks.Queue",)
 
     class Meta:
         abstract = True

@@ -1,11 +1,12 @@
 """The rows that a function of the model lets a worker claim (``claimable`` of ``StatorMeta``)."""
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
 
 from django.db.models import Q
 
 from stator.db.conditions import CLAIM, Condition
+from stator.rows.meta import function_of
 
 
 class Ruled(Condition):
@@ -13,10 +14,13 @@ class Ruled(Condition):
 
     of_processes = True
 
+    def __init__(self, store: Any, earlier: Sequence[Condition]) -> None:
+        super().__init__(store, earlier)
+        self._claimable = cast("Callable[[str, Q], Q]", function_of(store.options.claimable))
+
     @classmethod
     def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
-        return cls(store, earlier) if store.hooks.claimable else None
+        return cls(store, earlier) if store.options.claimable else None
 
     def rows(self, deed: str) -> Q | None:
-        store = self._store
-        return store.hooks.claimable(store.worker_id, self.held_back) if deed == CLAIM else None
+        return self._claimable(self._store.worker_id, self.held_back) if deed == CLAIM else None

@@ -7,7 +7,7 @@ from django.db.models import Model
 
 from stator.extensions.partitions.conversion import Conversion
 from stator.extensions.partitions.schemes import ByValue, Scheme
-from stator.rows.hooks import NO_HOOKS, ModelHooks
+from stator.rows.meta import ModelOptions, model_named
 from stator.rows.spread import SPREAD
 
 # How Citus manages a table; it does not if there is no row.
@@ -50,12 +50,14 @@ class NodesConversion(Conversion):
         model: type[Model],
         scheme: Scheme,
         colocate_with: str | None,
-        hooks: ModelHooks = NO_HOOKS,
+        options: ModelOptions | None = None,
     ) -> None:
         super().__init__(editor, model, scheme)
         self.colocate_with = colocate_with
-        self.beside = [NodesConversion(editor, each, Beside(scheme.column, 2), self.quoted) for each in hooks.beside]
-        self.everywhere = [NodesConversion(editor, each, scheme, None) for each in hooks.everywhere]
+        beside, everywhere = (options.beside, options.everywhere) if options else ((), ())
+        near = Beside(scheme.column, 2)
+        self.beside = [NodesConversion(editor, each, near, self.quoted) for each in map(model_named, beside)]
+        self.everywhere = [NodesConversion(editor, each, scheme, None) for each in map(model_named, everywhere)]
 
     def forwards(self) -> None:
         """Distribute the table and those beside it; what an interrupted conversion left is replaced."""

@@ -12,8 +12,7 @@ from stator.extensions.partitions.nodes import NodesConversion
 from stator.extensions.partitions.schemes import ByHash, ByTime, ByValue, Scheme
 from stator.extensions.partitions.tables import AHEAD, partition_column
 from stator.extensions.slices.nodes import is_distributed
-from stator.rows.hooks import NO_HOOKS
-from stator.rows.meta import hooks_of, model_named
+from stator.rows.meta import model_named, options_of
 from stator.rows.spread import SPREAD, SpreadField, wrong_spread
 from stator.table_operations import TableOperation
 
@@ -158,6 +157,6 @@ class Distribute(Divide):
         if capabilities_of(editor.connection).has_nodes:
             # The model of a migration has a plain field, and the installed code may not have the model any more.
             installed = apps.all_models[model._meta.app_label].get(str(model._meta.model_name))
-            hooks = hooks_of(installed) if installed else NO_HOOKS
-            return NodesConversion(editor, model, scheme, self.colocate_with, hooks)
+            options = options_of(installed) if installed else None
+            return NodesConversion(editor, model, scheme, self.colocate_with, options)
         return super()._converted(editor, model, scheme)

@@ -89,7 +89,7 @@ class HandedOn(FollowedMoves):
         operations, found = self._operations, {}
         for state in self._own:
             names = {watch.key for watch in self._watchers(state)}
-            if names.issubset(operations.hooks.fixed):
+            if names.issubset(operations.options.fixed):
                 fields: list[Any] = [operations.model._meta.get_field(name) for name in sorted(names)]
                 found[state] = [field.attname for field in fields]
         return found

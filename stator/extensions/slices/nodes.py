@@ -3,12 +3,12 @@
 from time import monotonic
 from typing import Any
 
+from django.apps import apps
 from django.db import connections
 from django.db.models import Field, Model
 
 from stator.capabilities import capabilities_of
-from stator.rows.hooks import with_others_beside
-from stator.rows.meta import field_of, options_of
+from stator.rows.meta import field_of, model_named, options_of, owner_of
 from stator.rows.spread import is_in_one_line, spread_field
 from stator.scopes import TABLES
 
@@ -51,8 +51,9 @@ def columns_of_slices() -> dict[str, Field]:
     """Return the columns of ``spread`` of tables that are beside each other, by table."""
     return {
         each._meta.db_table: field_of(each, str(options_of(model).spread))
-        for model, hooks in with_others_beside().items()
-        for each in (model, *hooks.beside)
+        for model in apps.get_models()
+        if (beside := options_of(model).beside) and owner_of(model) is model
+        for each in (model, *map(model_named, beside))
     }
 
 

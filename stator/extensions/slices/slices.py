@@ -109,7 +109,7 @@ class Slice(Undivided):
         return self._of.of_value(value)
 
     def only_mine(self, records: QuerySet[Model]) -> QuerySet[Model]:
-        if records.model not in self.store.hooks.beside:
+        if records.model._meta.label not in self.store.options.beside:
             return records
         return records.filter(**{self._of.name: self.store.part})
 

@@ -7,6 +7,7 @@ from stator.batteries import extensions
 from stator.db.conditions import CLAIM, CONDITIONS, Condition, ConditionKinds, StoredCondition
 from stator.db.probe import look
 from tasks.models import Task
+from tasks.queue.process_eligibility import Eligible
 from tests.stator.making import operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
@@ -109,12 +110,12 @@ def test_conditions_have_the_order_of_the_extensions():
     assert [f"{kind.__module__}.{kind.__qualname__}" for kind in CONDITIONS.all] == paths
     for model in (Visitor, Task):
         bound = [type(each) for each in operations_of(model).conditions._bound]
-        assert bound == sorted(bound, key=(*CONDITIONS.all, *CONDITIONS.of_apps).index)
+        assert bound == sorted(bound, key=CONDITIONS.all.index)
 
 
 def test_app_hears_what_pauses_hold_back_and_not_what_was_refused():
     operations = operations_of(Task)
-    [own] = [each for each in operations.conditions._bound if type(each) in CONDITIONS.of_apps]
+    [own] = [each for each in operations.conditions._bound if isinstance(each, Eligible)]
     operations.refusals.note(CLAIM, 1, ValueError("no"))
     assert own.held_back == Q()
     Task.stator.pause(where={"action": "other"})
@@ -122,7 +123,7 @@ def test_app_hears_what_pauses_hold_back_and_not_what_was_refused():
     assert own.held_back == Q(Q(state__in=["pending"]) & Q(action="other"), _connector=Q.OR)
 
 
-@pytest.mark.parametrize("kind", [*CONDITIONS.all, *CONDITIONS.of_apps], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", CONDITIONS.all, ids=lambda kind: kind.__name__)
 def test_condition_that_nothing_is_stored_of_says_nothing_about_an_ordinary_model(kind):
     operations = operations_of(Parcel)
     bound = kind.bind(operations, ())

@@ -24,7 +24,6 @@ from stator.extensions.steps.effect import ForgottenSteps
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import Event, History, Report, Stats
 from stator.models import Step as DurableStep
-from stator.rows.meta import hooks_of
 from tasks.graph import TaskGraph
 from tasks.models import Queue, Run, Task
 from tasks.queue.kept_runs import KeptRuns
@@ -70,7 +69,7 @@ CASES = {
     "move of one of several": Case(HandedOn, Moved(ItemGraph.packed), Item, "waiting"),
 }
 assert EFFECTS.all is not None
-TABLE = sorted((*OF_ROWS, *EFFECTS.all, *hooks_of(Task).effects, *FOLLOWING), key=lambda effect: effect.follows)
+TABLE = sorted((*OF_ROWS, *EFFECTS.all, *FOLLOWING), key=lambda effect: effect.follows)
 # Columns that differ from row to row, and from worker to worker.
 OWN = ("id", "shard")
 HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postgresql)]

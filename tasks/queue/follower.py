@@ -1,0 +1,27 @@
+"""What follows when claims of tasks are ended by others, and when an undo moves tasks back."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Self
+
+from django.db.models import Model, QuerySet
+
+from stator.rows.followers import Follower
+from tasks.queue import begun, operator_actions
+from tasks.rows.tables import task_model
+
+
+class OfTasks(Follower):
+    """The runs of claims that others end, and tasks that must stay where they are."""
+
+    @classmethod
+    def bind(cls, model: type[Model]) -> Self | None:
+        return cls(model) if model is task_model() else None
+
+    def taken(self, rows: QuerySet[Model], why: str) -> Collection[object]:
+        return begun.taken(rows, why)
+
+    def staying(self, rows: QuerySet[Model]) -> Mapping[Any, str]:
+        return operator_actions.stays(rows)
+
+    def undone(self, rows: QuerySet[Model]) -> None:
+        operator_actions.undone(rows)
