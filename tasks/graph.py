@@ -4,13 +4,36 @@ From publication to its end a task is ``pending``. Whether its status is *invisi
 *running* (claimed) is derived from its due time and its claim, so the status cannot contradict them.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
 
 from stator.graph import State, StateGraph
 from tasks.rows.tasks import TaskRow
-from tasks.worker.attempts import attempt, backoff_of_attempt
+
+
+@dataclass(slots=True)
+class Attempting:
+    """What a worker process does with tasks: ``tasks.worker.attempts`` sets it when the app is ready.
+
+    ``attempt``: run the action of a claimed task, and return the state that it moves to. ``backoff``: the delay in
+    seconds after the attempt that has just failed, by the number of failures, in the context of that attempt.
+    """
+
+    attempt: Callable[[Any], Awaitable[str]] | None = None
+    backoff: Callable[[int], float] | None = None
+
+
+ATTEMPTING = Attempting()
+
+
+def backoff_of_attempt(failures: int) -> float:
+    """Return the delay in seconds after the attempt that has just failed."""
+    if ATTEMPTING.backoff is None:
+        raise RuntimeError("no task can be attempted before the app tasks is ready")
+    return ATTEMPTING.backoff(failures)
 
 
 class TaskGraph(StateGraph):
@@ -42,4 +65,6 @@ class TaskGraph(StateGraph):
     @classmethod
     async def handle_pending(cls, task: TaskRow) -> Any:
         """Run the task's action in this worker."""
-        return await attempt(task)
+        if ATTEMPTING.attempt is None:
+            raise RuntimeError("no task can be attempted before the app tasks is ready")
+        return await ATTEMPTING.attempt(task)

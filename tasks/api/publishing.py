@@ -94,8 +94,8 @@ def _publish(
     options = publishing.OnExistingKey(**{name: getattr(payload, name) for name in ON_EXISTING})
     found, given = queue_of(consumer, queue), payload.batch
     batch = Batch(**given.of_batch()) if isinstance(given, BatchIn) else given and batch_of(consumer, given)
-    admit = partial(_take_rows, consumer)
-    results = batches.publish(found, messages, options, batch=batch or None, over_http=True, admit=admit)
+    publish = partial(batches.publish, batch=batch) if batch else publishing.publish
+    results = publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # Each answer needs the task's parts and attempts: read them once for all tasks.
     published = [each.task for each in results]
     prefetch_related_objects([task for task in published if task.worker_count > 1], parts())

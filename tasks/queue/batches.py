@@ -265,15 +265,13 @@ def tell_first_failures(using: str, tasks: list[Any] | None = None) -> None:
 
 
 def publish(
-    queue: QueueRow, given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch | None = None, **options: Any
+    queue: QueueRow, given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch, **options: Any
 ) -> list[Published]:
-    """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch if one is given.
+    """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch.
 
     A new batch is written with its tasks in one transaction, and then runs. If none of the tasks can exist, it runs
     from the beginning: the transaction has written all that is in it.
     """
-    if batch is None:
-        return publishing.publish(queue, given, on_existing, **options)
     if not isinstance(batch, Batch):
         raise PublishRefused(f"batch={batch!r:.80} is not a tasks.models.Batch; pass Batch() or one that runs")
     messages = list(given)

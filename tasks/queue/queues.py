@@ -14,7 +14,7 @@ from stator.models import remembered
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.messages import Json
-from tasks.queue import batches, consuming, held_claims, rules
+from tasks.queue import batches, consuming, held_claims, publishing, rules
 from tasks.queue.batches import Batch
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
@@ -108,7 +108,7 @@ class Queue(QueueRow):
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         message = {"action": action, **({} if data is ... else {"data": data}), **options}
-        return batches.publish(self, [message], on_existing, known_only=known_only, batch=batch)[0]
+        return self._publish([message], on_existing, batch, known_only)[0]
 
     def publish_many(
         self,
@@ -126,7 +126,14 @@ class Queue(QueueRow):
         that has not ended. Existing tasks of the same keys join it.
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return batches.publish(self, tasks, on_existing, known_only=known_only, batch=batch)
+        return self._publish(tasks, on_existing, batch, known_only)
+
+    def _publish(
+        self, given: Iterable[object], on_existing: OnExistingKey, batch: Batch | None, known_only: bool
+    ) -> list[Published]:
+        if batch is None:
+            return publishing.publish(self, given, on_existing, known_only=known_only)
+        return batches.publish(self, given, on_existing, batch=batch, known_only=known_only)
 
     apublish = in_thread(publish)
     apublish_many = in_thread(publish_many)

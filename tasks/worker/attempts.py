@@ -38,6 +38,7 @@ from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
+from tasks.graph import ATTEMPTING
 from tasks.messages import Json
 from tasks.queue import begun
 from tasks.queue.begun import most_attempts
@@ -91,7 +92,8 @@ _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
-    """Import the modules of all apps that declare actions, and connect the receivers for worker processes."""
+    """Say how tasks are attempted, import the modules of all apps that declare actions, and connect the receivers."""
+    ATTEMPTING.attempt, ATTEMPTING.backoff = attempt, _backoff_of_attempt
     finders[DJANGO] = _find_in_django
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
@@ -158,7 +160,7 @@ def _trouble(patience: float) -> str:
     return ""
 
 
-def backoff_of_attempt(failures: int) -> float:
+def _backoff_of_attempt(failures: int) -> float:
     """Return the delay in seconds after the attempt that has just failed; called in the context of that attempt."""
     return delay_after(_backoff.get(UNKNOWN), failures, 1.0)
 
