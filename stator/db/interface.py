@@ -79,6 +79,8 @@ class Claim(
     unreadable = Kept[BaseException | None]("unreadable", None)
     # When the project's code returned in its thread, 0 if that is not known.
     returned = Kept("returned", 0.0)
+    # The row's own seconds after which its lease is renewed, None for a third of the lease.
+    renewed_after = Kept[float | None]("renewed_after", None)
     # How the handler itself has ended the claim, as a phrase.
     own_end = Kept("own_end", "")
     # A renewal was refused within the lease; the row was not there when the claim had ended.
@@ -105,7 +107,8 @@ class Claim(
         self.lease: float = state.lease or operations.settings.LEASE
         if operations.own_lease_end:
             self.lease = (row["state_locked_until"] - self.attempted).total_seconds()
-            self.renew_after(row.get(operations.options.heartbeat or ""))
+            if own := row.get(operations.options.heartbeat or ""):
+                self.renewed_after = own
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
         self.claimed = claimed
         self.deadline = claimed + 0.8 * self.lease
@@ -126,8 +129,8 @@ class Claim(
     @property
     def heartbeat(self) -> float:
         """Seconds after which the lease is renewed."""
-        own: float | None = self.kept.get("heartbeat")
-        return self.lease / 3 if own is None else own
+        third, own = self.lease / 3, self.renewed_after if self.kept else None
+        return min(third, own) if own else third
 
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
@@ -197,10 +200,6 @@ class Claim(
         for value in list(self.kept.values()):
             if hasattr(value, "begin_again"):
                 value.begin_again()
-
-    def renew_after(self, seconds: float | None = None) -> None:
-        """Have the lease renewed after its row's own ``seconds``, if that is sooner than a third of it."""
-        self.kept["heartbeat"] = min(self.lease / 3, seconds or self.lease)
 
     def _set_end(self, max_runtime: float, deadline: float) -> None:
         self.max_runtime, self.deadline = max_runtime, deadline

@@ -76,7 +76,8 @@ class Leases:
             if claim.pk in found:
                 until, now, most, *own = found[claim.pk]
                 claim.lease = seconds_of(until - now)
-                claim.renew_after(*own)
+                if own != [claim.renewed_after]:
+                    claim.renewed_after = own[0] if own else None
                 claim.max_runtime = claim.max_runtime if most is None else min(claim.max_runtime, most)
 
     def _release_withdrawn(self, mine: set[Pk]) -> set[Pk]:

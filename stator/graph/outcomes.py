@@ -57,8 +57,10 @@ def resolve(state: State, result: object, *, failures: int = 0, age: float = 0.0
     ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``. Past the
     state's timeout, every outcome but a move becomes the move to the timeout state.
     """
-    # The common case. Such an outcome has no data of the object, so all objects share it.
+    # The common cases. Such an outcome has no data of the object, so all objects share it.
     if type(result) is State and (known := state.moves.get(result.name)) is not None and known.to is result:
+        return known
+    if type(result) is str and (known := state.moves.get(result)) is not None:
         return known
     if isinstance(result, NotBegun):
         # The single rule for every failure before the handler is called.

@@ -25,6 +25,9 @@ from tasks.rows.databases import home
 # Keys per statement.
 BATCH = 500
 
+# Stands for a key that an instance was read without.
+UNREAD = object()
+
 
 def connect() -> None:
     """Connect the receivers for moves of tasks, and for the scheduling pass of workers."""
@@ -64,9 +67,7 @@ def _on_moves(
     sender: object, moves: list[Move], using: str, instances: Mapping[Any, Any] | None = None, **kwargs: object
 ) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
-    alone = {pk for pk, task in (instances or {}).items() if task.whole_id is None}
-    # If it joined a batch while a worker held it, the scheduling pass tells of its failure.
-    without_batch = {pk for pk, task in (instances or {}).items() if task.batch_id is None}
+    alone = _without("whole_id", instances)
     ended = [move.pk for move in moves if move.source == "pending" and move.pk not in alone]
     wholes = [move.pk for move in moves if move.source == "shared" and move.to == "canceled"]
     errored = [move.pk for move in moves if move.to == "errored"]
@@ -78,8 +79,14 @@ def _on_moves(
             end_parts(using, wholes[part])
         if errored[part]:
             send_notices(using, errored[part])
-            if in_batches := [pk for pk in errored[part] if pk not in without_batch]:
-                tell_first_failures(using, in_batches)
+            # If it joined a batch while a worker held it, the scheduling pass tells of its failure.
+            if in_batches := set(errored[part]) - _without("batch_id", instances):
+                tell_first_failures(using, sorted(in_batches))
+
+
+def _without(key: str, instances: Mapping[Any, Any] | None) -> set[Any]:
+    """Return the tasks whose instances were read without a foreign key."""
+    return {pk for pk, task in (instances or {}).items() if vars(task).get(key, UNREAD) is None}
 
 
 def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:

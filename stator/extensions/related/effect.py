@@ -27,6 +27,9 @@ handed{n} AS MATERIALIZED (
   FROM (SELECT DISTINCT waiting{n} AS waiting FROM mine WHERE waiting{n} IS NOT NULL) each)"""
 IF_HANDED_ON = " AND (v.waiting{n} IS NULL OR v.waiting{n} IN (SELECT waiting FROM handed{n} WHERE is_handed))"
 
+# Stands for a key that an instance was read without.
+UNREAD = object()
+
 
 class HandedOn(FollowedMoves):
     """The moves of rows that others wait for, into states where nothing else follows."""
@@ -72,10 +75,13 @@ class HandedOn(FollowedMoves):
         keys = self._fixed_keys.get(act.edge[1])
         if keys is None:
             return True
-        # The instance of a claim whose outcome is written again may be gone.
-        return any(
-            claim.instance is None or getattr(claim.instance, key) is not None for claim in act.claims for key in keys
-        )
+        for claim in act.claims:
+            # The instance of a claim whose outcome is written again may be gone, and one that nobody can read lacks it.
+            row = claim.instance.__dict__ if claim.instance is not None else {}
+            for key in keys:
+                if row.get(key, UNREAD) is not None:
+                    return True
+        return False
 
     @cached_property
     def _own(self) -> frozenset[str]:
