@@ -17,6 +17,6 @@ class ActionOptions:
     def called_by(self) -> str:
         """The path of the coroutine function that calls it in place of the worker itself, "" if none does.
 
-        It gets the attempt's context, the settings, and the attempt's beginning, and returns the value.
+        It gets the attempt, and returns the value.
         """
         return ""

@@ -3,7 +3,7 @@
 import inspect
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, wraps
@@ -31,7 +31,8 @@ BACKOFF = Backoff(base=5.0)
 # The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
 MAX_TRIES = 1_000_000
 
-# Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
+# Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data,
+# of which only :func:`variant_of` decides.
 finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
 
 # The beginning of the keys of tasks that batches publish; the number of the batch follows.
@@ -199,12 +200,12 @@ class RegisteredAction(AttemptOptions):
             return str(error)
         return ""
 
-    @property
+    @cached_property
     def runs_on_loop(self) -> bool:
         """Whether the function is awaited on the event loop of its worker; else it is called in a thread."""
         return self.is_async and not self.called_by
 
-    @property
+    @cached_property
     def throttled(self) -> bool:
         """Whether a rate or concurrency limit applies."""
         return bool(self.rate or self.concurrency)
@@ -239,9 +240,10 @@ class RegisteredAction(AttemptOptions):
         """Call a synchronous function in this thread."""
         return self.bound(context)()
 
-    async def acall(self, context: Context) -> Any:
-        """Call a coroutine function on this event loop."""
-        return await self.bound(context)()
+    def acall(self, context: Context) -> Coroutine[Any, Any, Any]:
+        """Call a coroutine function, and return the coroutine."""
+        called: Coroutine[Any, Any, Any] = self.bound(context)()
+        return called
 
     @property
     def is_heard(self) -> bool:
@@ -367,6 +369,11 @@ def find(name: str, queue: str, data: Json = None) -> RegisteredAction:
     if (found := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker has no action {name!r} for queue {queue!r}")
     return found
+
+
+def variant_of(data: Json) -> Any:
+    """Return what of a task's data decides which of the actions of one name is found: the alias of its backend."""
+    return data.get("backend") if isinstance(data, dict) else None
 
 
 def declared(name: str, queue: str) -> RegisteredAction | None:

@@ -38,7 +38,8 @@ __all__ = [
 # The package, its signals, and the modules whose receivers only log.
 PACKAGE = "django_tasks"
 NAMES = ("task_enqueued", "task_started", "task_finished")
-OWN = ("django.tasks.signals", f"{PACKAGE}.signals")
+OTHER = f"{PACKAGE}.signals"
+OWN = ("django.tasks.signals", OTHER)
 
 # The logger that has logged the error of an attempt before ``task_finished`` is sent, and that error.
 WORKER = logging.getLogger("stator.worker")
@@ -52,7 +53,11 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 def is_received(signal: Signal) -> bool:
     """Return whether the signal, or its twin in the other package, has receivers besides the framework's loggers."""
-    return _is_received(signal) or bool(_twins(signal))
+    before, known = _asked.get(signal, NOT_ASKED)
+    # Asked for each task, and it changes as good as never.
+    if before != signal.receivers:
+        known = _ask(signal)
+    return known or (sys.modules.get(OTHER) not in (None, signals) and bool(_twins(signal)))
 
 
 def send(signal: Signal, sender: type, result: TaskResult) -> None:
@@ -74,14 +79,11 @@ def no_result(message: str) -> TaskResultDoesNotExist:
 
 
 # Signals with the receivers that each had when it was asked last, and whether others than loggers were among them.
-_asked: dict[Signal, tuple[list[Any], bool]] = {}
+_asked: dict[Signal, tuple[list[Any] | None, bool]] = {}
+NOT_ASKED: tuple[list[Any] | None, bool] = None, False
 
 
-def _is_received(signal: Signal) -> bool:
-    before, known = _asked.get(signal, ([], False))
-    # Asked for each task, and it changes as good as never.
-    if before == signal.receivers:
-        return known
+def _ask(signal: Signal) -> bool:
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     known = any(getattr(each, "__module__", "") not in OWN for each in receivers)
     _asked[signal] = list(signal.receivers), known
@@ -90,11 +92,11 @@ def _is_received(signal: Signal) -> bool:
 
 def _twins(signal: Signal) -> list[Signal]:
     """Return the signal of the same name in ``django-tasks``, if the two differ and it has receivers."""
-    package = sys.modules.get(f"{PACKAGE}.signals")
+    package = sys.modules.get(OTHER)
     if package is None or package is signals:
         return []
     twins = [getattr(package, name) for name in NAMES if getattr(signals, name) is signal]
-    return [twin for twin in twins if _is_received(twin)]
+    return [twin for twin in twins if _ask(twin)]
 
 
 def send_finished(

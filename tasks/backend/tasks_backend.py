@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -22,7 +22,7 @@ from django.db.models import Model
 from stator.asynchronous import in_thread
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
-from tasks.actions.registry import Context, RegisteredAction, contained
+from tasks.actions.registry import Context, RegisteredAction, contained, variant_of
 from tasks.backend.declared_tasks import StatorTask, delay_of, problem_of
 from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
@@ -233,11 +233,14 @@ class DjangoAction(RegisteredAction):
         before: list[object] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
 
-    async def acall(self, context: Context) -> Any:
-        """Call a coroutine function on this event loop."""
+    def acall(self, context: Context) -> Coroutine[Any, Any, Any]:
+        """Call a coroutine function, and return the coroutine."""
         if self.takes_context and has_past(context.task):
-            return await (await sync_to_async(contained)(self.bound, context))()
-        return await super().acall(context)
+            return self._acall_with_past(context)
+        return super().acall(context)
+
+    async def _acall_with_past(self, context: Context) -> Any:
+        return await (await sync_to_async(contained)(self.bound, context))()
 
     async def backoff_after(self, error: BaseException, task: TaskRow) -> Any:
         """Return the seconds that the task's own ``backoff`` says, or None; else the back-off of ``OPTIONS``."""
@@ -272,29 +275,19 @@ class DjangoAction(RegisteredAction):
         send(task_started, type(task_backends[result.backend]), result)
 
 
-# Actions built in this process, by backend and path: the task, the backend's settings and the action.
-_actions: dict[tuple[str, str], tuple[Task, object, DjangoAction]] = {}
-
-
 def action_of(path: str, queue: str, data: object) -> DjangoAction:
     """Return the action for a task's path, queue and data.
 
     Raise ``NoHandler`` unless the path leads to a task and the backend serves that queue.
     """
     task = resolve(path)
-    alias = data.get("backend") if isinstance(data, dict) else None
+    alias = variant_of(data)
     if alias not in task_backends.settings:
         raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
-    # The action is built again if the task or the settings have changed, as in tests.
-    config = task_backends.settings[alias]
-    known = _actions.get((alias, path))
-    if known is None or known[0] is not task or known[1] is not config:
-        backend = task_backends[alias]
-        if not isinstance(backend, StatorBackend):
-            raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
-        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
-        _actions[alias, path] = known
-    found = known[2]
+    backend = task_backends[alias]
+    if not isinstance(backend, StatorBackend):
+        raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
+    found = _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
     if found.queues and queue not in found.queues:
         raise NoHandler(f"no handler: TASKS[{alias!r}] has no queue {queue!r}")
     return found

@@ -5,7 +5,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
@@ -33,6 +33,7 @@ from tasks.actions.registry import (
     find,
     finders,
     runs_on_loop,
+    variant_of,
 )
 from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
@@ -41,7 +42,7 @@ from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled,
 from tasks.graph import ATTEMPTING
 from tasks.messages import Json
 from tasks.queue import begun
-from tasks.queue.begun import most_attempts
+from tasks.queue.begun import usual_attempts
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.queues import QueueRow
@@ -71,13 +72,63 @@ STUCK = 10.0
 _backoff: ContextVar[Any] = ContextVar("tasks_backoff")
 
 
-class _Queue(NamedTuple):
-    """A cached queue: its row and the settings, until when they hold, and an event while the row is being read."""
+class Terms(NamedTuple):
+    """How the tasks of one action in one queue are attempted: all that does not depend on the single task.
 
-    until: float = 0.0
-    row: QueueRow | None = None
-    settings: Any = None
-    loaded: asyncio.Event | None = None
+    ``found``: the action, None if this worker has none of that name. ``most``: attempts, for tasks without an own
+    number. ``timeout``: seconds, for tasks without an own one.
+    """
+
+    found: RegisteredAction | None
+    settings: TaskSettings
+    worker: str
+    most: int
+    timeout: float | None
+
+    @property
+    def backoff(self) -> Any:
+        """The back-off after an attempt that its action gave up."""
+        return self.found.backoff if self.found else UNKNOWN
+
+
+class _Queue:
+    """A cached queue: its row and the terms of its actions, until when they hold, and an event while it is read."""
+
+    __slots__ = ("_terms", "loaded", "row", "until", "without_action")
+
+    without_action: Terms
+
+    def __init__(self, loaded: asyncio.Event | None = None) -> None:
+        self.until = 0.0
+        self.row: Any = None
+        self.loaded = loaded
+        self._terms: dict[Hashable, Terms] = {}
+
+    @classmethod
+    def read(cls, row: QueueRow, settings: TaskSettings, worker: str) -> "_Queue":
+        """Return a queue that was read just now."""
+        queue = cls()
+        queue.until, queue.row = time.monotonic() + QUEUE_CACHE, row
+        most = usual_attempts(row.max_attempts, None, settings)
+        queue.without_action = Terms(None, settings, worker, most, row.timeout or settings.TIMEOUT)
+        return queue
+
+    def terms_of(self, task: TaskRow) -> Terms:
+        """Return the terms for a task; raise ``NoHandler`` if this worker has no action for it."""
+        if task.elsewhere_only:
+            raise NoHandler("no handler: it was published over HTTP, for external programs only")
+        name = task.action
+        key = (name, variant_of(task.data)) if name.startswith(DJANGO) else name
+        if (terms := self._terms.get(key)) is None:
+            terms = self._terms[key] = self._found(task)
+        return terms
+
+    def _found(self, task: TaskRow) -> Terms:
+        found, usual = find(task.action, self.row.name, task.data), self.without_action
+        if found.runs_on_loop and task.action.startswith(DJANGO):
+            django_on_loop.add(task.action)
+        most = usual_attempts(self.row.max_attempts, found, usual.settings)
+        return usual._replace(found=found, most=most, timeout=found.timeout or usual.timeout)
 
 
 NOT_CACHED = _Queue()
@@ -170,31 +221,23 @@ async def attempt(task: Any) -> str:
     claim = task.stator
     # The project's code is called later; until then the attempt has not begun.
     claim.started = 0.0
-    queue, settings = await _queue_of(task)
-    # Like assigning ``task.queue``, but without a call of the database routers.
-    type(task).queue.field.set_cached_value(task, queue)
-    most = most_attempts(task.max_attempts, queue.max_attempts, None, settings)
-    known: RegisteredAction | None = None
+    queue = await _queue_of(task)
+    # Assigning ``task.queue`` would call the routers of the databases. Nothing else is cached for a claimed task.
+    task._state.fields_cache = {"queue": queue.row}
+    terms = queue.without_action
     try:
-        if task.elsewhere_only:
-            raise NoHandler("no handler: it was published over HTTP, for external programs only")
-        known = found = find(task.action, queue.name, task.data)
-        most = most_attempts(task.max_attempts, queue.max_attempts, found, settings)
-        if claim.attempt > most:
-            raise OutOfAttempts(f"it has used its {most} attempts")
-        if found.runs_on_loop and task.action.startswith(DJANGO):
-            django_on_loop.add(task.action)
-        seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
-        is_marked = begun.is_marked(claim.attempt, most, task.state_crashes)
-        beginning = Beginning(claim, seconds, is_marked=is_marked)
-        await beginning.limited(_carry_out(found, task, settings, beginning))
+        terms = queue.terms_of(task)
+        if claim.attempt > (task.max_attempts or terms.most):
+            raise OutOfAttempts(f"it has used its {task.max_attempts or terms.most} attempts")
+        await Attempt(task, terms).run()
     except Cancel as end:
         _note_end(claim, end)
         return "canceled"
     except TryAgainLater as later:
         if isinstance(later, Release):
             _note_end(claim, later)
-            later.after = delay_after(known.backoff if known else UNKNOWN, claim.attempt, 1.0)
+            later.after = delay_after(terms.backoff, claim.attempt, 1.0)
+        most = task.max_attempts or terms.most
         if claim.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
@@ -211,9 +254,9 @@ async def attempt(task: Any) -> str:
         error = raised
     else:
         return "completed"
-    if isinstance(error, Fail) or claim.attempt >= most:
+    if isinstance(error, Fail) or claim.attempt >= (task.max_attempts or terms.most):
         raise final(error)
-    if (backoff := await _backoff_after(error, known, task)) is None:
+    if (backoff := await _backoff_after(error, terms.found, task)) is None:
         raise final(error)
     # The context changes only on failure, because an attempt with a changed context needs an asyncio task of its own.
     _backoff.set(backoff)
@@ -243,62 +286,166 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class Beginning:
-    """The beginning of an attempt's action; its timeout of ``seconds`` counts from there.
+class Attempt:
+    """One call of an action for a task, with the further calls of local retries.
 
-    ``is_marked``: whether the database gets to know of it first.
+    ``seconds``: its timeout, which counts from the first call. ``is_marked``: the database gets to know of the call
+    first.
     """
 
-    def __init__(self, claim: Claim, seconds: float | None, *, is_marked: bool) -> None:
-        self.claim = claim
-        self.is_marked = is_marked
-        self._seconds = seconds
+    __slots__ = ("_is_over", "_limit", "_loop", "claim", "context", "found", "is_marked", "seconds", "settings", "task")
+
+    def __init__(self, task: TaskRow, terms: Terms) -> None:
+        claim = task.stator
+        self.task, self.claim, self.found, self.settings = task, claim, terms.found, terms.settings
+        self.context = Context(task, claim, terms.worker)
+        self.seconds = task.timeout or terms.timeout
+        self.is_marked = begun.is_marked(claim.attempt, task.max_attempts or terms.most, task.state_crashes)
         self._is_over = False
 
-    async def limited(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work, but no longer than the timeout once the action has begun, heartbeats or not."""
-        if self._seconds is None:
-            return await work
-        too_long = AttemptTimedOut(f"the attempt ran longer than its timeout of {self._seconds:g} s and was ended")
+    async def run(self) -> None:
+        """Call the action, no longer than its timeout, and store its result on the task."""
+        found, context = self.found, self.context
+        try:
+            if found.throttled or found.is_heard:
+                await self._prepare()
+            value = await (self._called() if self.seconds is None else self._called_in_time(self.seconds))
+        finally:
+            context.end()
+            if found.concurrency:
+                await sync_to_async(_leave)(found, context)
+        self.task.result = None if value is None else storable(found.result_of(value), self.settings)
+
+    async def _prepare(self) -> None:
+        """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
+        with self.claim.preparing():
+            if self.found.throttled:
+                await sync_to_async(_admit)(self.found, self.context)
+            if not self.claim.may_begin:
+                raise NotBegun(0.0, "")
+            await self.found.begin(self.context)
+
+    async def _called_in_time(self, seconds: float) -> Any:
+        """Return the value of the action; end it when the timeout is over, heartbeats or not."""
+        too_long = AttemptTimedOut(f"the attempt ran longer than its timeout of {seconds:g} s and was ended")
         self._loop, self._limit = asyncio.get_running_loop(), asyncio.timeout(None)
         try:
             async with self._limit:
-                await work
+                value = await self._called()
         except TimeoutError:
             if self._limit.expired():
                 raise too_long from None
             raise
         finally:
             self._is_over = True
-        # Work that blocked the event loop could not be cancelled in time.
-        if time.monotonic() > self.claim.started + self._seconds:
+        # An action that blocked the event loop could not be cancelled in time.
+        if time.monotonic() > self.claim.started + seconds:
             raise too_long
-        return None
+        return value
 
-    async def mark_on_loop(self) -> None:
-        """Mark the attempt and note that its action is called now, on the event loop; raise as :meth:`begin`."""
+    async def _called(self) -> Any:
+        """Return the value of the action, after further calls within this attempt if it allows them.
+
+        The task's ``max_unexpected_retries`` overrides their number. It is read from the database after each error.
+        """
+        try:
+            return await self._call()
+        except (Fail, LeaseLost, NotBegun):
+            raise
+        except Exception as error:
+            own = self.task.max_unexpected_retries
+            if not (self.found.local_retries if own is None else own):
+                raise
+            failed = error
+        for tried in itertools.count():
+            most = await sync_to_async(self._most_retries)()
+            self.claim.notes = {**self.claim.notes, "unexpected_errors": tried + 1}
+            if tried >= most:
+                break
+            await self._pause(failed, most - tried)
+            try:
+                return await self._call()
+            except (Fail, LeaseLost):
+                raise
+            except NotBegun:
+                # An earlier call of the action failed, so this counts as an attempt.
+                break
+            except Exception as error:  # noqa: BLE001 - counted, and raised after the last try
+                failed = error
+        raise failed
+
+    def _most_retries(self) -> int:
+        """Return how many errors this worker retries, as the database has it now; 0 if the claim has ended."""
+        if not self.context.still_mine():
+            return 0
+        rows = task_rows(self.task._state.db).filter(pk=self.task.pk)
+        own: int | None = rows.values_list("max_unexpected_retries", flat=True).first()
+        return self.found.local_retries if own is None else own
+
+    async def _pause(self, error: Exception, left: int) -> None:
+        found = self.found
+        fields = {"action": found.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
+        logger.warning("tasks.local_retry", extra=fields)
+        await asyncio.sleep(found.local_delay)
+        self.claim.begin_again()
+
+    def _call(self) -> Awaitable[Any]:
+        """Call the action, and return what to await for its value."""
+        found = self.found
+        if not found.runs_on_loop:
+            if found.called_by:
+                return import_string(found.called_by)(self)
+            return self.in_thread(partial(found.call, self.context))
+        if self.has_mark_to_write:
+            return self._marked_call()
+        self._begin()
+        return found.acall(self.context)
+
+    async def _marked_call(self) -> Any:
         async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            await sync_to_async(self.write_mark)()
-            self.begin()
+            await sync_to_async(self._write_mark)()
+            self._begin()
+        return await self.found.acall(self.context)
 
-    def begin_in_thread(self) -> None:
-        """Note that the action is called now, in this thread; raise ``NotBegun`` as :meth:`begin`."""
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        """Call a synchronous function in a thread of the worker and return its result.
+
+        In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open
+        there.
+        """
+        call = partial(self._begin_and_call, function)
+        if SyncToAsync.thread_sensitive_context.get(None) is None:
+            return await sync_to_async(contained)(call)
+        threads = _threads(self.settings.THREADS)
+        if threads.exhausted:
+            logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
+            raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
+        return await threads.run(call, must_begin=bool(self.claim.started))
+
+    def _begin_and_call(self, function: Callable[[], Any]) -> Any:
         if self.has_mark_to_write:
             with _marking_in_thread:
-                self.write_mark()
-                self.begin()
+                self._write_mark()
+                self._begin()
         else:
-            self.begin()
+            self._begin()
+        try:
+            return function()
+        finally:
+            # The loop learns of the return later. How much is claimed ahead depends on how long the call takes its
+            # thread.
+            self.claim.returned = time.monotonic()
 
     @property
     def has_mark_to_write(self) -> bool:
+        """Whether the call has to be marked before it is made."""
         return self.is_marked and not self.claim.started and self.claim.may_begin
 
-    def write_mark(self) -> None:
+    def _write_mark(self) -> None:
         with self.claim.preparing():
-            begun.mark(self.claim.instance, self.claim.token)
+            begun.mark(self.task, self.claim.token)
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Note, in any thread, that the action is called now; raise ``NotBegun`` if it must not be called any more."""
         claim = self.claim
         if not claim.may_begin:
@@ -306,10 +453,10 @@ class Beginning:
         if claim.started:
             return
         claim.started = time.monotonic()
-        if self._seconds is not None:
-            # If the work ignores cancellation, the framework abandons it at this time.
-            claim.max_runtime = self._seconds + GRACE
-            self._loop.call_soon_threadsafe(self._set_limit, claim.started + self._seconds)
+        if self.seconds is not None:
+            # If the action ignores cancellation, the framework abandons it at this time.
+            claim.max_runtime = self.seconds + GRACE
+            self._loop.call_soon_threadsafe(self._set_limit, claim.started + self.seconds)
 
     def _set_limit(self, when: float) -> None:
         # The action may have ended already.
@@ -317,117 +464,13 @@ class Beginning:
             self._limit.reschedule(when)
 
 
-async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: Beginning) -> None:
-    """Run the action and store its result on the task."""
-    context = Context(task, task.stator, name_of(task.stator.operations.worker_id))
-    limited = found.throttled
-    try:
-        if limited or found.is_heard:
-            with context.claim.preparing():
-                if limited:
-                    await sync_to_async(_admit)(found, context)
-                if not context.claim.may_begin:
-                    raise NotBegun(0.0, "")
-                await found.begin(context)
-        value = await _retried(found, context, settings, beginning)
-    finally:
-        context.end()
-        if found.concurrency:
-            await sync_to_async(_leave)(found, context)
-    task.result = None if value is None else storable(found.result_of(value), settings)
-
-
-async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: Beginning) -> Any:
-    """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
-
-    The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
-    """
-    own = context.task.max_unexpected_retries
-    most = found.local_retries if own is None else own
-    failed: Exception | None = None
-    for tried in itertools.count():
-        try:
-            return await _call(found, context, settings, beginning)
-        except (Fail, LeaseLost):
-            raise
-        except NotBegun:
-            if failed is None:
-                raise
-            # An earlier call of the action failed, so this counts as an attempt.
-            raise failed  # noqa: B904 - the error of that call
-        except Exception as error:
-            failed = error
-            if most:
-                most = await sync_to_async(_most_retries)(found, context)
-                context.claim.notes = {**context.claim.notes, "unexpected_errors": tried + 1}
-            if tried >= most:
-                raise
-            logger.warning(
-                "tasks.local_retry",
-                extra={
-                    "action": found.name,
-                    "task": context.task.pk,
-                    "error": type(error).__name__,
-                    "left": most - tried,
-                },
-            )
-            await asyncio.sleep(found.local_delay)
-            context.claim.begin_again()
-    raise AssertionError("the last try returns or raises")
-
-
-def _most_retries(found: RegisteredAction, context: Context) -> int:
-    """Return how many errors this worker retries, as the database has it now; 0 if the claim has ended."""
-    if not context.still_mine():
-        return 0
-    task = context.task
-    rows = task_rows(task._state.db).filter(pk=task.pk)
-    own: int | None = rows.values_list("max_unexpected_retries", flat=True).first()
-    return found.local_retries if own is None else own
-
-
-async def _call(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: Beginning) -> Any:
-    if found.called_by:
-        return await import_string(found.called_by)(context, settings, beginning)
-    if found.is_async:
-        if beginning.has_mark_to_write:
-            await beginning.mark_on_loop()
-        beginning.begin()
-        return await found.acall(context)
-    return await in_thread(partial(found.call, context), settings, beginning)
-
-
-async def in_thread(function: Callable[[], Any], settings: TaskSettings, beginning: Beginning) -> Any:
-    """Call a synchronous function in a thread of the worker and return its result.
-
-    In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
-    """
-    call = partial(_begin_and_call, beginning, function)
-    if SyncToAsync.thread_sensitive_context.get(None) is None:
-        return await sync_to_async(contained)(call)
-    threads = _threads(settings.THREADS)
-    if threads.exhausted:
-        logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
-        raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
-    return await threads.run(call, must_begin=bool(beginning.claim.started))
-
-
-def _begin_and_call(beginning: Beginning, function: Callable[[], Any]) -> Any:
-    beginning.begin_in_thread()
-    try:
-        return function()
-    finally:
-        # The loop learns of the return later. How much is claimed ahead depends on how long the call takes its thread.
-        beginning.claim.returned = time.monotonic()
-
-
 @cache
 def _threads(count: int) -> ThreadPool:
     return ThreadPool(count, "tasks-action")
 
 
-async def _queue_of(task: TaskRow) -> tuple[Any, TaskSettings]:
-    """Return the task's queue and the settings, at most ``QUEUE_CACHE`` seconds old.
+async def _queue_of(task: TaskRow) -> _Queue:
+    """Return what this worker knows of the task's queue, at most ``QUEUE_CACHE`` seconds old.
 
     Attempts that start together share one query.
     """
@@ -439,7 +482,7 @@ async def _queue_of(task: TaskRow) -> tuple[Any, TaskSettings]:
                 queue = await _load_queue(task, cached)
         else:
             await queue.loaded.wait()
-    return queue.row, queue.settings
+    return queue
 
 
 async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> _Queue:
@@ -449,7 +492,8 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> _Queue:
     cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
         settings, row = load_settings(), await sync_to_async(_read_queue)(task)
-        cached[task.queue_id] = queue = _Queue(time.monotonic() + QUEUE_CACHE, row, settings)
+        worker = name_of(task.stator.operations.worker_id)
+        cached[task.queue_id] = queue = _Queue.read(row, settings, worker)
     finally:
         # If the query failed, the next attempt sends it again.
         if cached.get(task.queue_id) is loading:
