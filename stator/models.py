@@ -39,6 +39,7 @@ from stator.rows.fields import (
     ChangedField,
     ClaimField,
     CountField,
+    LazyJSONField,
     LockedUntilField,
     MomentField,
     NextAttemptField,
@@ -76,6 +77,7 @@ __all__ = [
     "Event",
     "History",  # stator.extensions.reports
     "InLine",
+    "LazyJSONField",
     "Limit",  # stator.extensions.limits
     "MomentField",
     "Now",

@@ -197,7 +197,7 @@ class StatementClaim:
         rows = compiler.in_turn(rows, by_age=turn.by_age) if turn else rows
         cells = [row[:-1] for row in rows] if placed else rows
         connection = connections[self._operations.alias]
-        instances = load_all(compiler.model, connection, compiler.names, cells, compiler.converters)
+        instances = load_all(compiler.model, connection, compiler.read, cells)
         if placed:
             for instance, row in zip(instances, rows, strict=True):
                 instance.__dict__[PLACE] = row[-1]

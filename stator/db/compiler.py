@@ -26,7 +26,7 @@ from django.db.models.expressions import Col, RawSQL
 from django.db.models.sql import UpdateQuery
 
 from stator.conf import Settings
-from stator.db.instances import Converter
+from stator.db.instances import Columns, Converter
 from stator.db.interface import Claim, Operations
 from stator.db.values import Pk, Row
 from stator.rows.clock import Now
@@ -147,6 +147,11 @@ class Compiler:
             converters = [*backend, *column.get_db_converters(self.connection)]
             found.extend((position, column, converter) for converter in converters)
         return found
+
+    @cached_property
+    def read(self) -> Columns:
+        """The columns as statements return them."""
+        return Columns.of(self.fields, self.converters)
 
     @cached_property
     def _pk_field(self) -> Field:

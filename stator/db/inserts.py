@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, FloatField, Model, QuerySet
 
 from stator.db.compiler import Compiler, compiler_of
-from stator.db.instances import load_all
+from stator.db.instances import Columns, load_all
 from stator.db.interface import Operations
 from stator.db.kept_statements import keep
 from stator.db.retry import is_retryable
@@ -144,7 +144,8 @@ def _instances(operations: Operations, compiler: Compiler, found: list[Row], sha
     empty = {name: type(value) for name, value in shared.items() if value in EMPTY}
     places = {compiler.names.index(name) for name in empty}
     converters = [each for each in compiler.converters if each[0] not in places]
-    instances = load_all(compiler.model, operations.connection, compiler.names, found, converters)
+    columns = Columns.of(compiler.fields, converters)
+    instances = load_all(compiler.model, operations.connection, columns, found)
     for instance in instances:
         for name, kind in empty.items():
             instance.__dict__[name] = kind()

@@ -5,8 +5,9 @@ A row that the project's code cannot read gets a stand-in: its attempt fails wit
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,7 +20,7 @@ from django.db.models.signals import post_init, pre_init
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import PROJECT_ERRORS
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.fields import MomentAttribute
+from stator.rows.fields import JsonAttribute, MomentAttribute
 from stator.rows.keys import key_fields
 from stator.rows.meta import options_of
 from stator.rows.state_column import state_field
@@ -31,18 +32,33 @@ Load = Callable[[str, list[str], Sequence[object]], Instance]
 Converter = tuple[int, Col, Callable[[object, Col, BaseDatabaseWrapper], object]]
 
 
-def load_all(
-    model: type[Model],
-    connection: BaseDatabaseWrapper,
-    names: list[str],
-    rows: list[Row],
-    converters: Sequence[Converter],
-) -> list[Instance]:
-    """Return instances of rows as the server sent them; ``converters`` convert values of columns."""
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of rows as the server sends them: the names of their attributes, and what converts their values.
+
+    ``unparsed``: the same if each :class:`~stator.rows.fields.LazyJSONField` is left as text.
+    """
+
+    names: list[str]
+    converters: Sequence[Converter]
+    unparsed: "Columns | None" = None
+
+    @classmethod
+    def of(cls, fields: Sequence[Any], converters: Sequence[Converter]) -> Self:
+        """Return the columns of fields."""
+        names = [each.attname for each in fields]
+        keys = [getattr(each, "text_key", None) for each in fields]
+        left = [each for each in converters if keys[each[0]] is None]
+        unparsed = cls([key or name for key, name in zip(keys, names, strict=True)], left) if any(keys) else None
+        return cls(names, converters, unparsed)
+
+
+def load_all(model: type[Model], connection: BaseDatabaseWrapper, columns: Columns, rows: list[Row]) -> list[Instance]:
+    """Return instances of rows as the server sent them."""
     try:
-        return _load(model, connection, names, rows, converters)
+        return _load(model, connection, columns, rows)
     except PROJECT_ERRORS:  # whatever fields of the project, or its receivers, raise
-        return [_load_one(model, connection, names, row, converters) for row in rows]
+        return [_load_one(model, connection, columns, row) for row in rows]
 
 
 def load_rows(rows: QuerySet[Any]) -> list[Instance]:
@@ -59,8 +75,12 @@ def load_rows(rows: QuerySet[Any]) -> list[Instance]:
 
 def loader_of(model: Any) -> Load:
     """Return a function that makes an instance of ``(alias, names, row)``. Call it per batch: receivers come and go."""
+    return _plain_loader_of(model) or model.from_db
+
+
+def _plain_loader_of(model: Any) -> Load | None:
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
-        return model.from_db
+        return None
     new, watches, own = model.__new__, bool(options_of(model).reconcile_on), model._state_field.attname
 
     def load(alias: str, names: list[str], row: Sequence[object]) -> Instance:
@@ -78,32 +98,29 @@ def loader_of(model: Any) -> Load:
     return load
 
 
-def _load(
-    model: type[Model],
-    connection: BaseDatabaseWrapper,
-    names: list[str],
-    rows: Sequence[Row],
-    converters: Sequence[Converter],
-) -> list[Instance]:
-    values: Sequence[Any] = [list(row) for row in rows] if converters else rows
-    for position, column, convert in converters:
+def _load(model: Any, connection: BaseDatabaseWrapper, columns: Columns, rows: Sequence[Row]) -> list[Instance]:
+    load = _plain_loader_of(model)
+    if load is None:
+        load = model.from_db
+    else:
+        columns = columns.unparsed or columns
+    values: Sequence[Any] = [list(row) for row in rows] if columns.converters else rows
+    for position, column, convert in columns.converters:
         for row in values:
             row[position] = convert(row[position], column, connection)
-    load, alias = loader_of(model), connection.alias
+    alias, names = connection.alias, columns.names
     return [load(alias, names, row) for row in values]
 
 
-def _load_one(
-    model: type[Model], connection: BaseDatabaseWrapper, names: list[str], row: Row, converters: Sequence[Converter]
-) -> Instance:
+def _load_one(model: type[Model], connection: BaseDatabaseWrapper, columns: Columns, row: Row) -> Instance:
     try:
-        [instance] = _load(model, connection, names, [row], converters)
+        [instance] = _load(model, connection, columns, [row])
     except PROJECT_ERRORS as error:
         values: list[Any] = list(row)
-        for position, column, convert in converters:
+        for position, column, convert in columns.converters:
             with suppress(*PROJECT_ERRORS):
                 values[position] = convert(values[position], column, connection)
-        return _stand_in(model, connection.alias, dict(zip(names, values, strict=True)), error)
+        return _stand_in(model, connection.alias, dict(zip(columns.names, values, strict=True)), error)
     return instance
 
 
@@ -149,5 +166,5 @@ def _has_plain_attributes(model: type[Model]) -> bool:
 
 
 def _is_plain_attribute(found: object) -> bool:
-    ours = type(found) is MomentAttribute
+    ours = type(found) in (JsonAttribute, MomentAttribute)
     return ours or (isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models."))

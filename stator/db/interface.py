@@ -63,7 +63,7 @@ class Claim(
     was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim.
     ``place``: where in its table the claim has put the row, if known.
-    ``started``: when the project's code was called, 0 before.
+    ``started``: when the project's code was called, 0 before. ``finished``: when it returned.
     ``kept``: what few claims have, by name (:class:`~stator.graph.kept.Kept`).
     """
 
@@ -77,8 +77,6 @@ class Claim(
     cancelled_for = Kept[str | None]("cancelled_for", None)
     # The error of the project's code when the instance was made; the attempt fails with it.
     unreadable = Kept[BaseException | None]("unreadable", None)
-    # When the project's code returned in its thread, 0 if that is not known.
-    returned = Kept("returned", 0.0)
     # The row's own seconds after which its lease is renewed, None for a third of the lease.
     renewed_after = Kept[float | None]("renewed_after", None)
     # How the handler itself has ended the claim, as a phrase.

@@ -72,7 +72,7 @@ def claim(
             return [], False, since
         raise
     cells = [row[:-1] for row in found]
-    instances = load_all(compiler.model, operations.connection, compiler.names, cells, compiler.converters)
+    instances = load_all(compiler.model, operations.connection, compiler.read, cells)
     return instances, bool(found and found[0][-1]), since
 
 

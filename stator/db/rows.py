@@ -112,6 +112,13 @@ class Rows:
         return QuerySet(self.model, using=self.alias)
 
     @cached_property
+    def saved(self) -> dict[str, tuple[tuple[str, str, str | None], ...]]:
+        """The fields that each state saves: their names, their attributes, and the keys of their texts."""
+        fields = {field.name: field for field in self.model._meta.concrete_fields}
+        places = {name: (name, field.attname, getattr(field, "text_key", None)) for name, field in fields.items()}
+        return {state.name: tuple(places[name] for name in state.saves) for state in self.graph.states.values()}
+
+    @cached_property
     def followers(self) -> tuple[Follower, ...]:
         """What follows moves of the rows."""
         return followers_of(self.model)

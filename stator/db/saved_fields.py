@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Self, cast
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
+from stator.statements import JsonText
 
 FLAGS = ", %(saves)s::bool[]"
 VALUES = ", %(value{n})s::{kind}[]"
@@ -43,14 +44,22 @@ class SavedFields(Effect):
         compiler, values = self._compiler, [outcome.values for _, outcome in act.ended]
         into["saves"] = [given is not None for given in values]
         for name, array in zip(act.saves, value_names(act), strict=True):
-            prepare, connection = compiler.field(name).get_db_prep_save, compiler.connection
-            into[array] = [None if given is None else prepare(given[name], connection) for given in values]
+            each = [None if given is None else given[name] for given in values]
+            into[array] = _as_array(compiler.field(name), each, compiler.connection)
 
     def write(self, done: Done) -> None:
         """Write the values, row by row; the rows are locked."""
         for claim, outcome in done.act.ended:
             if outcome.values:
                 self._operations.rows.filter(pk=claim.pk).update(**outcome.values)
+
+
+def _as_array(field: Any, values: list[Any], connection: Any) -> list[object]:
+    prepare = field.get_db_prep_save
+    if JsonText in map(type, values):
+        # An array has elements of one type.
+        return [value if value is None or type(value) is JsonText else field.text_of(value) for value in values]
+    return [None if value is None else prepare(value, connection) for value in values]
 
 
 def is_saved_at_once(act: Act, compiler: Any) -> bool:

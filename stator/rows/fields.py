@@ -3,7 +3,8 @@
 Migrations see plain Django fields and the names of the states.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -24,9 +25,13 @@ from stator.rows.clock import seconds_ahead
 from stator.rows.dates import start_of
 from stator.rows.left import of_graph
 from stator.rows.state_column import AsDjangoField, state_of
+from stator.statements import JsonText
 
 # The claim and the life of a new row, whatever the instance says: it may be a copy of another one.
 NEW: columns.Changes = {**UNCLAIMED, **life.UNMARKED}
+
+# Making one takes longer than most values.
+DECODER = json.JSONDecoder()
 
 
 class CountField(AsDjangoField, models.IntegerField):
@@ -141,6 +146,83 @@ class MomentAttribute(DeferredAttribute):
     def __set__(self, instance: models.Model, value: object) -> None:
         # Without this method, Python would read the instance's dictionary instead of calling __get__.
         instance.__dict__[self.field.attname] = value
+
+
+class JsonAttribute(DeferredAttribute):
+    """Parses the text of a column when its value is first read.
+
+    Assigning a :class:`~stator.statements.JsonText` sets the text.
+    """
+
+    def __get__(self, instance: Any, cls: type[models.Model] | None = None) -> Any:
+        if instance is None:
+            return self
+        name, values = self.field.attname, instance.__dict__
+        if name not in values:
+            key = self.field.text_key
+            if key not in values:
+                return super().__get__(instance, cls)
+            text = values[key]
+            values[name] = None if text is None else self.field.parse(text)
+        return values[name]
+
+    def __set__(self, instance: models.Model, value: object) -> None:
+        name, values = self.field.attname, instance.__dict__
+        if type(value) is JsonText:
+            values.pop(name, None)
+            values[self.field.text_key] = value
+        else:
+            values[name] = value
+
+
+class LazyJSONField(AsDjangoField, models.JSONField):
+    """JSON that a claim leaves as text, beside the values of the instance, until somebody reads the value.
+
+    A state that ``saves`` it writes it only if the handler has read or set it.
+    """
+
+    descriptor_class = JsonAttribute
+    django_class = models.JSONField
+
+    @cached_property
+    def text_key(self) -> str:
+        """The key of the text among the instance's values; no attribute has such a name."""
+        return f"{self.attname}:text"
+
+    @cached_property
+    def parse(self) -> Callable[[str], Any]:
+        """Return the value of a JSON text."""
+        parse: Callable[[str], Any] = (self.decoder() if self.decoder else DECODER).decode
+        return parse
+
+    def text_of(self, value: object) -> str:
+        """Return a value as JSON text."""
+        return json.dumps(value, cls=self.encoder)
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> object:
+        if type(value) is JsonText:
+            return str(value)
+        return super().get_db_prep_value(value, connection, prepared)
+
+
+def values_set(instance: models.Model, fields: Sequence[tuple[str, str, str | None]]) -> dict[str, object] | None:
+    """Return the values of fields, each given by its name, its attribute and the key of its text.
+
+    None if they are all :class:`LazyJSONField` that nobody has read or set since the row was claimed.
+    """
+    row, values, left = instance.__dict__, dict[str, object](), []
+    for name, attribute, key in fields:
+        if key is None or attribute in row:
+            values[name] = getattr(instance, attribute)
+        elif type(text := row.get(key)) is JsonText:
+            values[name] = text
+        else:
+            left.append((name, attribute))
+    if not values:
+        return None
+    for name, attribute in left:
+        values[name] = getattr(instance, attribute)
+    return values
 
 
 class ChangedField(AsDjangoField, models.DateTimeField):

@@ -362,7 +362,7 @@ class Attempts:
                 attempted = Attempted(outcomes_of(attempt.claims, [passable(error)] * len(attempt.claims)))
             on_loop = not attempt.calls
             claim = attempt.claims[0]
-            self._note_runtime(claim, (claim.kept and claim.returned) or claim.finished, on_loop=on_loop)
+            self._note_runtime(claim, claim.finished, on_loop=on_loop)
             for ended, outcome in attempted.ended:
                 self._end(ended, outcome)
             if self._is_spent(attempt, context):

@@ -26,6 +26,7 @@ from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.graph.running import RUNNING
+from stator.rows.fields import values_set
 from stator.worker.announcements import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
 
@@ -328,7 +329,8 @@ def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
     now = time.monotonic()
     ended = []
     for claim, result in zip(claims, results, strict=True):
-        claim.finished = now
+        # The code that the handler called in a thread may have returned before.
+        claim.finished = claim.finished or now
         ended.append((claim, _outcome(claim, result)))
     return ended
 
@@ -359,7 +361,7 @@ def _with_values(claim: Claim, outcome: Moved | Waiting) -> Outcome:
     """Return the outcome with the values that its state ``saves``; after a failure they are not saved."""
     if outcome.failure is not None:
         return outcome
-    column_of: Callable[[str], Any] = claim.operations.model._meta.get_field
-    return replace(
-        outcome, values={name: getattr(claim.instance, column_of(name).attname) for name in claim.state.saves}
-    )
+    values = values_set(claim.instance, claim.operations.saved[claim.state.name])
+    if values is None:
+        return outcome
+    return Moved(outcome.to, values=values) if type(outcome) is Moved else replace(outcome, values=values)

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.utils import timezone
 
-from stator.models import MomentField, Now, SpreadField, StateField, StatorModel
+from stator.models import LazyJSONField, MomentField, Now, SpreadField, StateField, StatorModel
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 
@@ -27,10 +27,10 @@ class TaskRow(StatorModel):
     # No index of its own: the unique index of the keys begins with the queue.
     queue = models.ForeignKey("tasks.Queue", models.CASCADE, related_name="tasks", db_index=False)
     action = models.CharField(max_length=200)
-    data = models.JSONField(null=True, blank=True)
+    data = LazyJSONField(null=True, blank=True)
     key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is unique for each task
     priority = models.BigIntegerField(default=milliseconds)
-    metadata = models.JSONField(default=dict, blank=True)
+    metadata = LazyJSONField(default=dict, blank=True)
     # The value of the queue's exclusive key; null in queues that are not exclusive.
     exclusive_value = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     lease = models.FloatField(null=True, blank=True)
@@ -41,7 +41,7 @@ class TaskRow(StatorModel):
     # worker retries (null: the number that its loop, or the action, sets).
     heartbeat_interval = models.FloatField(null=True, blank=True)
     max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
-    worker_ids = models.JSONField(default=list, blank=True)
+    worker_ids = LazyJSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
     # The part of the table, 0 in queues that are not spread: see ``tasks.queue.parts``.
     shard = SpreadField(default=0, in_one_line=True)
@@ -56,7 +56,7 @@ class TaskRow(StatorModel):
         "tasks.Batch", models.SET_NULL, null=True, editable=False, related_name="tasks", db_index=False,
         db_constraint=False,
     )  # fmt: skip
-    result = models.JSONField(null=True, editable=False)
+    result = LazyJSONField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
     # The claim of the attempt that a worker process has marked as begun last: see ``tasks.queue.begun``.
     begun = models.UUIDField(null=True, editable=False)
@@ -168,6 +168,10 @@ class TaskRow(StatorModel):
 
     def __str__(self) -> str:
         return f"{self.action} {self.pk}"
+
+    def get_deferred_fields(self) -> set[str]:
+        """Return the names of the fields that were not read; a text that nobody has parsed was."""
+        return {name for name in super().get_deferred_fields() if f"{name}:text" not in self.__dict__}
 
     @property
     def status(self) -> str:

@@ -23,6 +23,7 @@ from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
+from stator.statements import JsonText
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.registry import (
     Context,
@@ -314,7 +315,11 @@ class Attempt:
             context.end()
             if found.concurrency:
                 await sync_to_async(_leave)(found, context)
-        self.task.result = None if value is None else storable(found.result_of(value), self.settings)
+        if value is not None:
+            self.task.result = JsonText(storable(found.result_of(value), self.settings))
+        elif "result" in vars(self.task):
+            # The action has read it, or written it itself, which is no result.
+            self.task.result = None
 
     async def _prepare(self) -> None:
         """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
@@ -383,7 +388,7 @@ class Attempt:
         return self.found.local_retries if own is None else own
 
     async def _pause(self, error: Exception, left: int) -> None:
-        found = self.found
+        found, self.claim.finished = self.found, 0.0
         fields = {"action": found.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
         logger.warning("tasks.local_retry", extra=fields)
         await asyncio.sleep(found.local_delay)
@@ -434,7 +439,7 @@ class Attempt:
         finally:
             # The loop learns of the return later. How much is claimed ahead depends on how long the call takes its
             # thread.
-            self.claim.returned = time.monotonic()
+            self.claim.finished = time.monotonic()
 
     @property
     def has_mark_to_write(self) -> bool:

@@ -87,7 +87,7 @@ def carry_out(request: dict[str, Any], say: Say) -> Any:
             begun.mark(claim.instance, claim.token)
     with _saying(claim, say):
         value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
-    return storable(found.result_of(value), load_settings())
+    return None if value is None else json.loads(storable(found.result_of(value), load_settings()))
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The columns of a managed table: what a new row begins with, and what migrations see."""
 
+import pickle
 import re
+from copy import copy
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,8 +19,13 @@ from stator.models import StatorModel
 from stator.rows import state_column
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
+from stator.statements import JsonText
 from stator.testing import advance, drain
+from stator.worker.executor import _outcome
+from tasks.graph import TaskGraph
+from tasks.models import Task
 from tests.stator.making import ago, bulk, change, claim_all, operations_of, put, raw, row
+from tests.tasks.actions.making import make
 from tests.testapp.basic import Page, Step, StepGraph
 from tests.testapp.models import Line, LineGraph
 
@@ -331,3 +338,74 @@ def test_query_for_a_state_that_the_graph_lacks_is_logged_once(caplog, monkeypat
     [told] = [each for each in caplog.records if each.message == "stator.unknown_state"]
     assert (told.graph, told.state) == ("LineGraph", "fisrt")
     assert "its states are first, second" in told.hint
+
+
+class TestLazyJson:
+    """The JSON of a claimed task is parsed when it is read."""
+
+    @pytest.fixture
+    def claim(self):
+        data = {"a": [1, {"b": None}], "c": '\u00e4"\\'}
+        task = make("echo", data, metadata={"shop": "x"})
+        (claim,) = operations_of(Task).claim([TaskGraph.pending], 1)
+        assert claim.pk == task.pk
+        return claim
+
+    def test_value_is_the_one_that_django_reads(self, claim):
+        found, task = Task.objects.get(pk=claim.pk), claim.instance
+        with CaptureQueriesContext(connection) as queries:
+            for name in ("data", "metadata", "worker_ids", "result"):
+                assert getattr(task, name) == getattr(found, name)
+                assert getattr(task, name) is getattr(task, name)
+        assert not queries
+
+    @pytest.mark.postgresql
+    def test_what_nobody_reads_is_not_parsed(self, claim, monkeypatch):
+        field, parsed = Task._meta.get_field("data"), []
+        for each in ("data", "metadata", "worker_ids", "result"):
+            monkeypatch.setitem(Task._meta.get_field(each).__dict__, "parse", parsed.append)
+        assert claim.instance.get_deferred_fields() == set()
+        assert parsed == []
+        assert claim.instance.data is None
+        assert parsed == [claim.instance.__dict__[field.text_key]]
+
+    def test_unread_values_are_saved_copied_and_read_again_like_others(self, claim):
+        task = claim.instance
+        expected = Task.objects.get(pk=claim.pk).data
+        assert pickle.loads(pickle.dumps(copy(task))).data == expected
+        raw(Task).update(metadata={"shop": "y"})
+        task.refresh_from_db(fields=["metadata"])
+        assert task.metadata == {"shop": "y"}
+        raw(Task).update(data=5)
+        task.refresh_from_db()
+        assert task.data == 5
+        task.save()
+        assert (raw(Task).get().data, raw(Task).get().metadata) == (5, {"shop": "y"})
+
+    def test_text_is_a_value_that_is_parsed_when_it_is_read(self, claim):
+        task = claim.instance
+        task.data = JsonText('{"a": 1}')
+        task.save(update_fields=["data"])
+        assert raw(Task).get().data == task.data == {"a": 1}
+
+    @pytest.mark.parametrize("result", [None, 5, JsonText("[1]")])
+    def test_state_saves_it_only_if_it_was_set(self, claim, result):
+        if result is not None:
+            claim.instance.result = result
+        outcome = _outcome(claim, "completed")
+        # Without the vendor's statement all values are parsed.
+        if result is not None or connection.vendor == "postgresql":
+            assert outcome.values == (None if result is None else {"result": result})
+        assert not claim.operations.record([(claim, outcome)]).lost
+        assert raw(Task).get().result == ([1] if result == "[1]" else result)
+
+    def test_values_and_texts_are_recorded_together(self):
+        for _ in range(4):
+            make("echo")
+        operations = operations_of(Task)
+        claims = operations.claim([TaskGraph.pending], 4)
+        for claim, value in zip(claims, [JsonText('"a"'), {"b": 1}, None, "c"], strict=True):
+            if value is not None:
+                claim.instance.result = value
+        assert not operations.record([(claim, _outcome(claim, "completed")) for claim in claims]).lost
+        assert list(raw(Task).order_by("pk").values_list("result", flat=True)) == ["a", {"b": 1}, None, "c"]

@@ -56,7 +56,7 @@ class FakeClaim:
 
     preparing, duration, free, ended_in_time = Claim.preparing, Claim.duration, Claim.free, Claim.ended_in_time
     may_begin, unfinished = Claim.may_begin, Claim.unfinished
-    cancelled_for, unreadable, returned = Claim.cancelled_for, Claim.unreadable, Claim.returned
+    cancelled_for, unreadable = Claim.cancelled_for, Claim.unreadable
     own_end, taken_back, gone = Claim.own_end, Claim.taken_back, Claim.gone
 
 

@@ -56,6 +56,41 @@ class TestArguments:
             assert before in (None, context.stopped)
             assert not context.still_mine()
 
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_the_context_has_each_value_of_the_task_without_a_query(
+        self, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+    ) -> None:
+        """Also on the event loop, where there can be no query."""
+
+        def read(context: Context, size: int) -> dict[str, Any]:
+            task = context.task
+            with CaptureQueriesContext(connection) as queries:
+                found = {"size": size, "data": task.data, "metadata": task.metadata, "workers": task.worker_ids}
+                return found | {"result": task.result, "same": task.metadata is task.metadata, "sent": len(queries)}
+
+        async def read_on_loop(context: Context, size: int) -> dict[str, Any]:
+            return read(context, size)
+
+        function = read_on_loop if is_async else read
+        action = RegisteredAction(name="read", function=function, takes_context=True)
+        monkeypatch.setitem(registry, "read", {"": action})
+        task = ran("read", {"size": 3}, metadata={"shop": "a", "n": 1.5}, worker_ids=[])
+        assert task.result == {
+            "size": 3, "data": {"size": 3}, "metadata": {"shop": "a", "n": 1.5}, "workers": [], "result": None,
+            "same": True, "sent": 0,
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("returned", [None, {"a": [1]}])
+    def test_what_the_action_writes_into_the_result_is_none(
+        self, monkeypatch: pytest.MonkeyPatch, returned: Any
+    ) -> None:
+        def write(context: Context) -> Any:
+            context.task.result = "mine"
+            return returned
+
+        monkeypatch.setitem(registry, "w", {"": RegisteredAction(name="w", function=write, takes_context=True)})
+        assert ran("w").result == returned
+
     def test_arguments_that_do_not_fit_are_an_error_of_the_task(self) -> None:
         task = ran("resize", {"picture": 7})
         assert (task.state, report(task).error) == ("pending", "TypeError")
