@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db import DatabaseError, IntegrityError, router, transaction
 from django.db.models import Expression, Field, Model, Q, QuerySet
 
+from stator.capabilities import capabilities_of
 from stator.conf import latest_settings
 from stator.db import inserts, operations_for, program_claims
 from stator.db.chores import mark_ready
@@ -229,7 +230,8 @@ def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = No
     """
     # An insert depends on no setting, and reading all of them takes longer than the rest.
     operations = _cached.get(_key_of(owner_of(model), using, "")) or _operations(model, using)
-    return inserts.insert(operations, new) if operations.capabilities.inserts_from_json else []
+    connection = operations.connection
+    return inserts.insert(operations, new, connection) if capabilities_of(connection).inserts_from_json else []
 
 
 def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> Written:

@@ -6,11 +6,10 @@ The statement inserts nothing if its condition is not met; the caller then inser
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import DatabaseError, IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -46,8 +45,7 @@ IS_DUE = "COALESCE({due} <= statement_timestamp(), true)"
 EMPTY: tuple[object, ...] = ({}, [])
 
 
-@dataclass(frozen=True, slots=True)
-class Insertion:
+class Insertion(NamedTuple):
     """Rows to insert with one statement, which is compiled once for each ``key``.
 
     ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters.
@@ -71,10 +69,13 @@ class Insertion:
     unique: bool = True
 
 
-def insert(operations: Operations, new: Insertion) -> list[Any]:
-    """Insert rows and return them in order; nothing if a unique value is taken or the condition is not met."""
+def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapper) -> list[Any]:
+    """Insert rows by a connection, and return them in order.
+
+    Return nothing if a unique value is taken or the condition is not met.
+    """
     shared, rows, returning = new.shared, new.rows, new.returning
-    compiler, connection = compiler_of(operations.model, operations.alias), operations.connection
+    compiler = compiler_of(operations.model, operations.alias)
     own, text = tuple(rows[0]), _in_text(shared, new.fixed)
     shape = compiler, "insert", tuple(shared), repr(text), own, new.later, returning, new.key
     statement = keep(operations, shape, lambda: _insert(compiler, new, text, own))

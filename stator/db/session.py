@@ -36,38 +36,46 @@ def send_many(
     connection: BaseDatabaseWrapper, statement: str, params: Params, sets: list[list[Row]] | None = None
 ) -> list[Row]:
     """Send one or several statements as :func:`send`; ``sets`` gets the rows of each that returns any."""
-    connection.ensure_connection()
+    if connection.connection is None:
+        connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
     if getattr(connection._cursor, "__func__", None) is not USUAL_CURSOR:  # type: ignore[attr-defined]
         # Something prepares the session, for instance its path, when Django makes a cursor, and this is no such cursor.
         connection.cursor().close()
-    with connection.wrap_database_errors, _beginning(connection.connection) as begin:
-        cursor = _cursor_of(connection)
-        cursor.execute(begin + statement, params)
-        rows: list[Row] = []
-        more: bool | None = True
-        while more:
-            # ``description`` is not used, because it makes an object for each column.
-            if cursor.pgresult and cursor.pgresult.nfields:
-                rows = cursor.fetchall()
-                if sets is not None:
-                    sets.append(rows)
-            more = cursor.nextset()
-        if len(rows) > MAX_KEPT:
-            cursor.close()
+    with connection.wrap_database_errors:
+        driver = connection.connection
+        if driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            return _sent_rows(connection, statement, params, sets)
+        with _beginning(driver) as begin:
+            return _sent_rows(connection, begin + statement, params, sets)
+
+
+def _sent_rows(connection: BaseDatabaseWrapper, text: str, params: Params, sets: list[list[Row]] | None) -> list[Row]:
+    cursor = _cursor_of(connection)
+    cursor.execute(text, params)
+    rows: list[Row] = []
+    more: bool | None = True
+    while more:
+        # ``description`` is not used, because it makes an object for each column.
+        if cursor.pgresult and cursor.pgresult.nfields:
+            rows = cursor.fetchall()
+            if sets is not None:
+                sets.append(rows)
+        more = cursor.nextset()
+    if len(rows) > MAX_KEPT:
+        cursor.close()
     return rows
 
 
 @contextmanager
 def _beginning(driver: Connection[Row]) -> Iterator[str]:
-    """Yield the text that begins a transaction, "" if there is one or none is wanted.
+    """Yield the text that begins a transaction, "" if the driver has to begin it.
 
     The driver would begin it with a round trip of its own. It has no public way to leave that to its caller: if a later
     version ignores the attribute that is set here, the server only warns that a transaction has begun already.
     """
-    begun = driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE
-    if begun or driver.read_only is not None or driver.deferrable is not None:
+    if driver.read_only is not None or driver.deferrable is not None:
         yield ""
         return
     level = driver.isolation_level
@@ -264,7 +272,8 @@ def session_of(connection: BaseDatabaseWrapper) -> Session:
     """Return the current session of a connection; its settings are read once."""
     # Django's cursor checks the connection, but our statements do not use that cursor.
     connection.close_if_health_check_failed()
-    connection.ensure_connection()
+    if connection.connection is None:
+        connection.ensure_connection()
     session = _sessions.get(connection.connection)
     if session is None:
         session = _sessions[connection.connection] = Session(connection)
@@ -293,9 +302,10 @@ def send_in_passing(connection: BaseDatabaseWrapper, statement: str, params: Par
     Django's cursor is used in a transaction, which an error would break, and where queries are counted or wrapped. It
     is also used on a new connection, which may be closed before reading the session's settings pays off.
     """
-    connection.ensure_connection()
+    if connection.connection is None:
+        connection.ensure_connection()
     sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1
-    if sent <= USES or not connection.get_autocommit() or connection.queries_logged or connection.execute_wrappers:
+    if sent <= USES or not connection.autocommit or connection.queries_logged or connection.execute_wrappers:
         with connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())

@@ -31,22 +31,23 @@ _known: dict[tuple[str, str, str], QueueTemplate] = {}
 
 
 def enqueue(
-    queue: str, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
+    queue: str, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str], invisible_for: float
 ) -> list[tuple[int, datetime]]:
     """Insert one task for each JSON text, all or none; return their numbers and creation times in order.
 
-    ``options``: the values of all. Without ``run_after``, the queue's ``invisible_for`` applies. A missing queue
-    is created. Raise ``QueuePaused`` if it takes no tasks now, ``PublishRefused`` if it is exclusive.
+    ``options``: the values of all. ``invisible_for``: the setting's; without ``run_after`` it applies unless the queue
+    has a value. A missing queue is created. Raise ``QueuePaused`` if it takes no tasks now, ``PublishRefused`` if it is
+    exclusive.
     """
     using = router.db_for_write(task_model())
     key = entered(), using, queue
     known = _known.get(key)
-    if known and (made := _in_one_statement(known, options, run_after, data)):
+    if known and (made := _in_one_statement(known, options, run_after, data, invisible_for)):
         return made
     # The ORM reads the queue, so it can say what is wrong with it.
     row = _queue(using, queue)
     template = QueueTemplate(row, PUBLISHING)
-    made = _in_one_statement(template, options, run_after, data)
+    made = _in_one_statement(template, options, run_after, data, invisible_for)
     # The statement does not compare when a pause ends, so paused queues are not remembered.
     if made and not row.publish_paused:
         if len(_known) >= MAX_KNOWN:
@@ -56,12 +57,16 @@ def enqueue(
 
 
 def _in_one_statement(
-    template: QueueTemplate, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
+    template: QueueTemplate,
+    options: Mapping[str, object],
+    run_after: datetime | None,
+    data: Sequence[str],
+    invisible_for: float,
 ) -> list[tuple[int, datetime]]:
     shared: dict[str, object] = {**ALWAYS, **options}
     if run_after:
         shared["state_next_attempt"] = stored(run_after, template.using)
-    elif delay := delay_of(template.values["queue_invisible_for"]):
+    elif delay := delay_of(template.values["queue_invisible_for"], invisible_for):
         shared["state_next_attempt"] = delay
     rows: list[dict[str, object]] = [{"data": JsonText(text), **place_of_task(template.queue)} for text in data]
     if len(rows) == 1:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -67,8 +67,19 @@ MAX_DECLARED = 10_000
 
 REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
 
+# The most tasks that a backend remembers as checked.
+MAX_KNOWN = 1000
+
 # The positional and keyword arguments of one call.
 Call = tuple[list[Any], dict[str, Any]]
+
+
+class Known(NamedTuple):
+    """A task that was checked, and what all its calls have in common."""
+
+    task: Task
+    options: Mapping[str, object]
+
 
 logger = logging.getLogger("tasks.backend")
 
@@ -90,7 +101,7 @@ class StatorBackend(BaseTaskBackend):
         # A problem is not raised here, because tasks are declared while Django still loads the apps. A system check
         # reports it.
         self._problem = problem(self.options, self.queues)
-        self._found: set[str] = set()
+        self._known: dict[int, Known] = {}
 
     def validate_task(self, task: Task) -> None:
         """Validate as the framework does, and the options of the proposal; note the module for the system check."""
@@ -116,6 +127,34 @@ class StatorBackend(BaseTaskBackend):
     aenqueue_many = in_thread(enqueue_many)
 
     def _enqueue(self, task: Task, calls: list[Call]) -> list[TaskResult]:
+        shared = {**self._options_of(task), "priority": priority_of(task.priority, task.run_after)}
+        nonce = os.urandom(8).hex()
+        data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
+        settings = load_settings()
+        try:
+            texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
+        except TaskError as error:
+            raise PublishRefused(str(error)) from None
+        made = enqueue(task.queue_name, shared, task.run_after, texts, settings.INVISIBLE_FOR) if texts else []
+        results = [
+            new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
+        ]
+        if is_heard(task_enqueued, logging.DEBUG):
+            for result in results:
+                send(task_enqueued, type(self), result)
+        return results
+
+    def _options_of(self, task: Task) -> Mapping[str, object]:
+        """Return what all calls of a task have in common; refuse a task that cannot be enqueued or run."""
+        known = self._known.get(id(task))
+        # Tasks cannot be changed, so each is checked once.
+        if known is None or known.task is not task:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            known = self._known[id(task)] = Known(task, self._checked(task))
+        return known.options
+
+    def _checked(self, task: Task) -> dict[str, object]:
         options = self.own_options
         self.validate_task(task)
         self._check_found(task)
@@ -126,28 +165,12 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
         if found := moment_problem(task.run_after):
             raise PublishRefused(f"run_after={task.run_after} {found}")
-        shared = {
+        return {
             "action": action,
-            "priority": priority_of(task.priority, task.run_after),
             "max_attempts": _most_attempts(task, options),
             "timeout": options.timeout,
             "retention": options.retention,
         }
-        nonce = os.urandom(8).hex()
-        data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
-        settings = load_settings()
-        try:
-            texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
-        except TaskError as error:
-            raise PublishRefused(str(error)) from None
-        made = enqueue(task.queue_name, shared, task.run_after, texts) if texts else []
-        results = [
-            new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
-        ]
-        if is_heard(task_enqueued, logging.DEBUG):
-            for result in results:
-                send(task_enqueued, type(self), result)
-        return results
 
     def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
@@ -197,10 +220,7 @@ class StatorBackend(BaseTaskBackend):
 
     def _check_found(self, task: Task) -> None:
         """Raise ``PublishRefused`` for a task that no worker would find by its path."""
-        path = task.module_path
-        if path in self._found:
-            return
-        module = task.func.__module__
+        path, module = task.module_path, task.func.__module__
         if not _may_import(module):
             raise PublishRefused(
                 f"{path} is in no installed app, so workers do not import it. {REMEDY.format(self.alias, module)}"
@@ -209,7 +229,6 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(
                 f"{path} is not a task, so workers do not run it; give the task the name of its function there"
             )
-        self._found.add(path)
 
 
 # Modules that declare tasks, each with the alias of the backend.

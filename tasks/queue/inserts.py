@@ -96,8 +96,10 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
 
 def delay_of(*given: float | None) -> float:
     """Return the seconds until a new task may be claimed: of the task, else of the queue, else the setting's."""
-    seconds = next((each for each in given if each is not None), None)
-    return float(load_settings().INVISIBLE_FOR if seconds is None else seconds)
+    for seconds in given:
+        if seconds is not None:
+            return float(seconds)
+    return float(load_settings().INVISIBLE_FOR)
 
 
 def insert(
