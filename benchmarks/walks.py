@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.walks``: acts of programs and people on one row, in one thread, after a few of the same. A hop
 is a call of a function in another module of ours than that of the caller. Then the way of one row through a worker
-(``benchmarks.row_path`` lists it), the calls of Python functions for each row of a drain, which do not depend on the
-processor, and the slots of a claim.
+(``benchmarks.row_path`` lists it), the calls of Python functions for each row and each task of a drain, which hardly
+depend on the processor, and the slots of a claim. Calls of heartbeats are left out.
 """
 
 import os
@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
@@ -40,24 +41,48 @@ def walk(prepare: Callable[[], Act]) -> tuple[int, int, int]:
 
 def calls_per_row(model: Any, rows: int) -> float:
     """Return the calls of Python functions for each further row of a drain, in all threads of a worker."""
-    return (_calls(model, 2 * rows) - _calls(model, rows)) / rows
-
-
-def _calls(model: Any, rows: int) -> int:
     from stator.runner import StatorRunner
 
-    fill(model, rows)
+    drain = StatorRunner([model], until_idle=True, heed_signals=False).run
+    return _calls_per_row(lambda count: fill(model, count), drain, rows)
+
+
+def calls_per_task(task: Any, tasks: int, *parameters: object) -> float:
+    """Return the same of each further task of Django's framework."""
+    from benchmarks.backend import enqueue_many
+    from stator.runner import StatorRunner
+    from tasks.models import Task
+
+    drain = StatorRunner([Task], until_idle=True, heed_signals=False).run
+    return _calls_per_row(lambda count: enqueue_many(task, count, *parameters), drain, tasks)
+
+
+def _calls_per_row(make: Callable[[int], object], drain: Callable[[], object], rows: int) -> float:
+    found = []
+    # The first drain imports modules and compiles statements.
+    for count in (WARM_UP, rows, 2 * rows):
+        make(count)
+        found.append(_calls(drain))
+    return (found[2] - found[1]) / rows
+
+
+def _calls(drain: Callable[[], object]) -> int:
+    from stator.worker.heartbeat import Heartbeat
+
     # List items, because threads count at once and a sum of two could lose one.
     calls: list[None] = []
 
-    def note(frame: object, event: str, argument: object) -> None:
-        if event == "call":
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code is Heartbeat._work.__code__:
+            # How often it looks at a claim depends on the time.
+            sys.setprofile(None)
+        elif event == "call":
             calls.append(None)
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        StatorRunner([model], until_idle=True, heed_signals=False).run()
+        drain()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -75,6 +100,8 @@ def main() -> None:
         from stator.db.interface import Claim
 
         call_command("migrate", verbosity=0)
+        from benchmarks.functions import add, add_in_thread, nothing
+
         make_tables(PageItem, AwaitingItem, AsyncItem, SyncItem)
         lines = [[name, *map(str, walk(prepare))] for name, prepare in _acts(PageItem, AwaitingItem).items()]
         print_table("Acts on one row", ["act", "modules", "hops", "statements"], lines)
@@ -85,6 +112,14 @@ def main() -> None:
             *(
                 [f"calls for each row, {name} drain", f"{calls_per_row(model, options.rows):.1f}"]
                 for name, model in {"async": AsyncItem, "sync": SyncItem}.items()
+            ),
+            *(
+                [f"calls for each task, {name}", f"{calls_per_task(task, options.rows, *parameters):.1f}"]
+                for name, (task, *parameters) in {
+                    "async, no result": (nothing,),
+                    "async, with a result": (add, 1, 2),
+                    "in threads, with a result": (add_in_thread, 1, 2),
+                }.items()
             ),
             ["slots of a claim", str(len(Claim.__slots__))],
         ]

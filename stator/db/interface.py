@@ -309,13 +309,13 @@ class OutcomeBatch:
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
         outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
-        failed = any(outcome.failure is not None for outcome in outcomes)
+        failed = bool([outcome for outcome in outcomes if outcome.failure is not None])
         first, outcome = ended[0]
         source, edge = first.state, kind_of(ended[0])
         to = edge[1]
         values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
         claims = [claim for claim, _ in ended]
-        told = failed or values or note or at_once or any(outcome.reason for outcome in outcomes)
+        told = failed or values or note or at_once or [outcome for outcome in outcomes if outcome.reason]
         return cls(
             ended,
             claims,

@@ -154,6 +154,8 @@ class JsonAttribute(DeferredAttribute):
     Assigning a :class:`~stator.statements.JsonText` sets the text.
     """
 
+    field: Any
+
     def __get__(self, instance: Any, cls: type[models.Model] | None = None) -> Any:
         if instance is None:
             return self

@@ -80,7 +80,8 @@ class Terms(NamedTuple):
     number. ``timeout``: seconds, for tasks without an own one.
     """
 
-    found: RegisteredAction | None
+    # Any, because whoever makes an attempt knows that there is one.
+    found: Any
     settings: TaskSettings
     worker: str
     most: int
@@ -296,7 +297,10 @@ class Attempt:
 
     __slots__ = ("_is_over", "_limit", "_loop", "claim", "context", "found", "is_marked", "seconds", "settings", "task")
 
-    def __init__(self, task: TaskRow, terms: Terms) -> None:
+    claim: Claim
+    found: RegisteredAction
+
+    def __init__(self, task: Any, terms: Terms) -> None:
         claim = task.stator
         self.task, self.claim, self.found, self.settings = task, claim, terms.found, terms.settings
         self.context = Context(task, claim, terms.worker)

@@ -63,10 +63,13 @@ class TestArguments:
         """Also on the event loop, where there can be no query."""
 
         def read(context: Context, size: int) -> dict[str, Any]:
-            task = context.task
-            with CaptureQueriesContext(connection) as queries:
-                found = {"size": size, "data": task.data, "metadata": task.metadata, "workers": task.worker_ids}
-                return found | {"result": task.result, "same": task.metadata is task.metadata, "sent": len(queries)}
+            task, before = context.task, len(queries)
+            found = {"size": size, "data": task.data, "metadata": task.metadata, "workers": task.worker_ids}
+            return found | {
+                "result": task.result,
+                "same": task.metadata is task.metadata,
+                "sent": len(queries) - before,
+            }
 
         async def read_on_loop(context: Context, size: int) -> dict[str, Any]:
             return read(context, size)
@@ -74,7 +77,8 @@ class TestArguments:
         function = read_on_loop if is_async else read
         action = RegisteredAction(name="read", function=function, takes_context=True)
         monkeypatch.setitem(registry, "read", {"": action})
-        task = ran("read", {"size": 3}, metadata={"shop": "a", "n": 1.5}, worker_ids=[])
+        with CaptureQueriesContext(connection) as queries:
+            task = ran("read", {"size": 3}, metadata={"shop": "a", "n": 1.5}, worker_ids=[])
         assert task.result == {
             "size": 3, "data": {"size": 3}, "metadata": {"shop": "a", "n": 1.5}, "workers": [], "result": None,
             "same": True, "sent": 0,
