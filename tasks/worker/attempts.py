@@ -311,9 +311,10 @@ class Attempt:
     async def run(self) -> None:
         """Call the action, no longer than its timeout, and store its result on the task."""
         found, context = self.found, self.context
+        limited = found.throttled
         try:
-            if found.throttled or found.is_heard:
-                await self._prepare()
+            if limited or found.is_heard:
+                await self._prepare(limited=limited)
             value = await (self._called() if self.seconds is None else self._called_in_time(self.seconds))
         finally:
             context.end()
@@ -325,10 +326,10 @@ class Attempt:
             # The action has read it, or written it itself, which is no result.
             self.task.result = None
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, *, limited: bool) -> None:
         """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
         with self.claim.preparing():
-            if self.found.throttled:
+            if limited:
                 await sync_to_async(_admit)(self.found, self.context)
             if not self.claim.may_begin:
                 raise NotBegun(0.0, "")
@@ -371,7 +372,7 @@ class Attempt:
             self.claim.notes = {**self.claim.notes, "unexpected_errors": tried + 1}
             if tried >= most:
                 break
-            await self._pause(failed, most - tried)
+            await self._rest(failed, most - tried)
             try:
                 return await self._call()
             except (Fail, LeaseLost):
@@ -391,7 +392,7 @@ class Attempt:
         own: int | None = rows.values_list("max_unexpected_retries", flat=True).first()
         return self.found.local_retries if own is None else own
 
-    async def _pause(self, error: Exception, left: int) -> None:
+    async def _rest(self, error: Exception, left: int) -> None:
         found, self.claim.finished = self.found, 0.0
         fields = {"action": found.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
         logger.warning("tasks.local_retry", extra=fields)
@@ -416,20 +417,20 @@ class Attempt:
             self._begin()
         return await self.found.acall(self.context)
 
-    async def in_thread(self, function: Callable[[], Any]) -> Any:
-        """Call a synchronous function in a thread of the worker and return its result.
+    def in_thread(self, function: Callable[[], Any]) -> Awaitable[Any]:
+        """Call a synchronous function in a thread of the worker, and return what to await for its result.
 
         In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open
         there.
         """
         call = partial(self._begin_and_call, function)
         if SyncToAsync.thread_sensitive_context.get(None) is None:
-            return await sync_to_async(contained)(call)
+            return sync_to_async(contained)(call)
         threads = _threads(self.settings.THREADS)
         if threads.exhausted:
             logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
             raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
-        return await threads.run(call, must_begin=bool(self.claim.started))
+        return threads.run(call, must_begin=bool(self.claim.started))
 
     def _begin_and_call(self, function: Callable[[], Any]) -> Any:
         if self.has_mark_to_write:
