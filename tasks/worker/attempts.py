@@ -156,13 +156,13 @@ def connect() -> None:
 
 
 def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
-    # Imported by name, because a project may not have Django's Tasks framework; from then on it is asked directly.
+    # Imported by name, because a project may not have Django's Tasks framework.
     try:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    finders[DJANGO] = backend.action_of
-    return finders[DJANGO](path, queue, data)
+    found: RegisteredAction = backend.action_of(path, queue, data)
+    return found
 
 
 def _watch_threads(sender: Any, **kwargs: object) -> None:
