@@ -13,7 +13,6 @@ from typing import Any
 from stator.conf import load_settings
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, TOO_LONG, WARNING, AdminAction, Problem
-from stator.explain.sentences import either
 from stator.explain.survey import InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.graph.failures import HUNG_AT
@@ -342,18 +341,6 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
         remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
         command=f"manage.py stator retry {one.label} {keys_as_arguments(pks) if count <= NAMED_FAR else '--far'}",
     )  # fmt: skip
-
-
-def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
-    """Find objects that wait for events that no active user may send."""
-    for name, permissions in one.unanswerable.items():
-        state = one.depths.states[name]
-        yield about(
-            one, f"{waits(state.count, state.cut)} in {name} for an event that nobody may send: no active user has "
-            f"{either(permissions)}", count=state.count, since=state.oldest,
-            remedy="give an active user the permission, or move them by hand",
-            actions=(all_in(one, "List", "", states=[name]),),
-        )  # fmt: skip
 
 
 def keys_as_arguments(pks: Iterable[Any]) -> str:

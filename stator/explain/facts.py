@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -13,29 +12,22 @@ from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate
-from stator.graph.states import AwaitedEvent, State
+from stator.graph.states import State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import parked_from
 from stator.rows.dates import Deadline, Start, deadline_of, deadlines_of, moment_by, start_of, starts_of
 from stator.rows.indexes import place_in_line
-from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.news import HowFar, how_far
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.readings import read
-from stator.rows.records import records_of
-from stator.rows.senders import people_with
-from stator.rows.sent_events import Event
 from stator.rows.state_column import state_field
 from stator.rows.versions import LEFT, Fleet, left_by
 from stator.rows.workers import Worker, live_workers, worker_of
 from stator.scopes import are_apart
-
-# Events that count towards a number of senders, or are kept, are read up to this number.
-MAX_EVENTS = 100
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
@@ -46,8 +38,8 @@ Known = TypeVar("Known")
 class Fact(Generic[Known]):
     """What the kinds of an extension know of one object. It is made before the object is read, and may read itself.
 
-    ``holds_up``: whether workers leave an object alone of which it knows something. ``moves_on``: whether other objects
-    may move it then.
+    ``holds_up``: whether workers leave an object alone of which it knows something. ``moves_on``: whether something
+    else than a handler, a timeout or a condition may move it then, such as other objects.
     """
 
     holds_up: ClassVar[bool] = False
@@ -107,12 +99,6 @@ class Facts:
     # When so many are done as are before it, and it.
     turn: Estimate | None = None
     fair_by: dict[str, object] = field(default_factory=dict)
-    # Events that it got in its state and that need further senders, and events that are kept for a later state.
-    events: list[Event] = field(default_factory=list)
-    # The people who may send each event that it waits for, by the name of the event, where that is known.
-    people: dict[str, list[str]] = field(default_factory=dict)
-    # How many senders each event takes that it waits for; without those whose functions fail.
-    needed: dict[str, int] = field(default_factory=dict)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
     # The latest retry by hand, of an object that is in quarantine or has lost leases.
@@ -180,27 +166,9 @@ class Facts:
         """Whether something else than a worker moves it on."""
         return self.state is not None and not (self.state.terminal or self.automatic)
 
-    @property
-    def kept_events(self) -> list[Event]:
-        """The events that came before its state."""
-        return [event for event in self.events if event.version is None]
-
-    @property
-    def taken_events(self) -> list[AwaitedEvent]:
-        """The events that it waits for now."""
-        return list(self.state.events.values()) if self.state else []
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether it moves with other objects."""
-        return any(self.of(kind) for kind in self.further if kind.moves_on)
-
-    @property
-    def awaits_nobody(self) -> bool:
-        """Whether it waits for nothing but events that no active user may send."""
-        taken = self.taken_events
-        waits = bool(taken) and not (self.automatic or self.is_followed)
-        return waits and all(self.people.get(event.name) == [] for event in taken)
+    def is_followed(self, *, besides: type[Fact[Any]] | None = None) -> bool:
+        """Return whether something that an extension knows moves it on, ``besides`` that one."""
+        return any(self.of(kind) for kind in self.further if kind.moves_on and kind is not besides)
 
     @property
     def renamed(self) -> bool:
@@ -301,17 +269,6 @@ def gather(
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
         facts.retry = read("retry", using, owner, pk, otherwise=None)
-    if graph_of(owner).event_names:
-        life = Life.of(*(facts.row[name] for name in OF_LIFE))
-        counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
-        counted |= life.of_life & Q(version=None, until__gt=Now())
-        facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
-        named = {event.name: people_with(event.permission) for event in facts.taken_events}
-        facts.people = {name: people for name, people in named.items() if people is not None}
-        for event in facts.taken_events:
-            # A fault of the project's function, or a row that is gone, keeps nobody from the other facts.
-            with suppress(Exception):
-                facts.needed[event.name] = event.needed(rows.filter(pk=pk).get)
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows)

@@ -30,7 +30,8 @@ class ProblemKind:
     ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
     ``alarming``: whether the page of the object highlights its reasons.
     ``fact``: what it knows of the object, as :meth:`Facts.of` returns it.
-    ``after``: of an extension's kind, the code of the kind that it follows; without one, it is less decisive than all.
+    ``after`` and ``before``: of an extension's kind, the code of the core's kind that it follows, or precedes; without
+    one, it is less decisive than all.
 
     For many:
 
@@ -72,6 +73,7 @@ class ProblemKind:
     signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
     fact: type[Fact[Any]] | None = None
     after: str = ""
+    before: str = ""
     reads: Callable[[Any, Depths], Any] | None = None
     tells: Callable[[Surveyed], Mapping[str, int]] | None = None
     covers: Callable[[Surveyed], Iterable[str]] | None = None
@@ -170,23 +172,8 @@ KINDS: list[ProblemKind] = [
         keeps="in quarantine",
     ),
     ProblemKind.of_one(
-        sentences.awaits_nobody,
-        holds=lambda facts: facts.awaits_nobody,
-        remedy="Give an active user the permission. If nobody should have it, move the object by hand.",
-        alarming=True,
-        level=ERROR,
-        rank=6,
-        find=of_models(causes.awaits_nobody),
-    ),
-    ProblemKind.of_one(
-        sentences.awaits_event,
-        holds=lambda facts: bool(facts.taken_events) and not (facts.automatic or facts.awaits_nobody),
-        rows=lambda many: many.among(state for state in many.taking_events if not state.automatic),
-        remedy="Ask those who may send it. If it will not come, move the object by hand.",
-    ),
-    ProblemKind.of_one(
         sentences.external,
-        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.is_followed or facts.left),
+        holds=lambda facts: facts.rests_outside and not (facts.left or facts.is_followed()),
         rows=lambda many: ~many.automatic & ~many.left,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
     ),
@@ -237,12 +224,6 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: Q(state_ready=False),
         remedy="Wait a moment. If nothing happens, look at the workers.",
         alone=START_ONE,
-    ),
-    # Never the first reason.
-    ProblemKind.of_one(
-        sentences.takes_event,
-        holds=lambda facts: bool(facts.kept_events or (facts.taken_events and facts.automatic)),
-        remedy="Nothing to do: the object moves without it.",
     ),
     # The kinds below are about many objects, or about workers.
     ProblemKind(
@@ -347,9 +328,11 @@ KINDS: list[ProblemKind] = [
 
 
 def place_kind(kind: ProblemKind) -> None:
-    """Put a kind of an extension among the others, after the one that it names."""
+    """Put a kind of an extension among the others, after the one that it names, or just before."""
     if kind not in KINDS:
-        at = next((place for place, each in enumerate(KINDS, 1) if each.code == kind.after), len(KINDS))
+        codes = [each.code for each in KINDS]
+        near = kind.after or kind.before
+        at = codes.index(near) + bool(kind.after) if near in codes else len(KINDS)
         # Those that follow the same kind keep the order of their extensions.
         while kind.after and at < len(KINDS) and KINDS[at].after == kind.after:
             at += 1

@@ -61,11 +61,6 @@ class Many:
         return lost & ~self.unmanaged if state_field(self.model).null else lost
 
     @property
-    def taking_events(self) -> list[State]:
-        """The states whose objects wait for events."""
-        return [state for state in graph_of(self.model).states.values() if state.events]
-
-    @property
     def automatic(self) -> Q:
         """Rows that workers attempt."""
         return self.among(graph_of(self.model).automatic_states)

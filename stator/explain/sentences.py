@@ -12,7 +12,6 @@ from stator.graph.states import State
 from stator.rows.clock import moment_text
 from stator.rows.dates import Deadline
 from stator.rows.meta import graph_of
-from stator.rows.senders import NAMED as PEOPLE
 from stator.rows.state_column import state_field
 from stator.rows.workers import WORKER_ALIVE, worker_of
 from stator.texts import counted, listed
@@ -175,55 +174,6 @@ def times_out(state: State | None, since: float, now: datetime) -> tuple[str, fl
     if left > 0:
         return f"times out to {state.timeout_state} {coming(left, now)}", left
     return f"timed out {span(-left)} ago", left
-
-
-def awaits_nobody(facts: Facts) -> Iterator[Said]:
-    """Say that nobody may send the events that the object waits for."""
-    yield from awaits_event(facts)
-
-
-def awaits_event(facts: Facts) -> Iterator[Said]:
-    """Say which events the object waits for, who may send them, and who has."""
-    events, numbers = _taken(facts)
-    timeout, of_timeout = timeout_of(facts)
-    yield f"Waits for the event {events}{timeout}.", {**numbers, **of_timeout}
-
-
-def takes_event(facts: Facts) -> Iterator[Said]:
-    """Say which events it takes besides, and which came before their states."""
-    if facts.taken_events and facts.automatic:
-        events, numbers = _taken(facts)
-        yield f"Also takes the event {events}.", numbers
-    for event in facts.kept_events:
-        left = (event.until - facts.now).total_seconds() if event.until else 0.0
-        who = f" from {event.sender}" if event.sender else ""
-        sentence = f"The event {event.name}{who} came early, and is kept for another {span(left)}."
-        yield sentence, {"event": event.name, "sender": event.sender, "until": left}
-
-
-def _taken(facts: Facts) -> Said:
-    """Return the events that its state takes as a phrase."""
-    told, numbers = [], {}
-    for event in facts.taken_events:
-        senders = [sent.sender for sent in facts.events if sent.name == event.name and sent.version is not None]
-        parts = [f"from users with {event.permission}{_people(facts.people.get(event.name))}"] * bool(event.permission)
-        needed = facts.needed.get(event.name)
-        if event.takes_several:
-            so_far = f" so far: {', '.join(senders)}" if senders else ""
-            parts.append(f"{len(senders)} of {needed or 'several'} senders{so_far}")
-        details = f" ({'; '.join(parts)})" if parts else ""
-        told.append(f"{event.name}{details}")
-        numbers[event.name] = {"permission": event.permission, "count": needed, "senders": senders}
-        if event.name in facts.people:
-            numbers[event.name]["people"] = facts.people[event.name][:PEOPLE]
-    return either(told), {"events": numbers}
-
-
-def _people(names: list[str] | None) -> str:
-    """Return who they are, as the end of a phrase; "" if that is not known."""
-    if names is None:
-        return ""
-    return f": {listed(names, PEOPLE)}" if names else ", which no active user has"
 
 
 def backoff(facts: Facts) -> Iterator[Said]:

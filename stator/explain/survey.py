@@ -299,8 +299,6 @@ class Surveyed:
     told: Counter[str] = field(default_factory=Counter)
     own: list[Problem] = field(default_factory=list)
     lacking: str = ""
-    # The permissions that no active user has, by the state whose objects wait for nothing but such events.
-    unanswerable: dict[str, list[str]] = field(default_factory=dict)
     # What people have stored for its rows, by the table; and the automatic states that this leaves out as a whole.
     stored: dict[type[Model], list[Any]] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()

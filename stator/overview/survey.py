@@ -22,7 +22,6 @@ from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
 from stator.rows.readings import read
-from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 
@@ -69,7 +68,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
                 for kind in KINDS
                 if kind.reads is not None
             },
-            lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
+            lacking=lacks.get(label, ""),
             pace=pace_of.get(label),
             stored={
                 kind.in_force(using).model: [each for each in read if each.model_label == label]
@@ -132,17 +131,6 @@ def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks, counted
     if rows.model._meta.label_lower in lacks:
         return empty(rows)
     return looks.at(rows.model, partial(depths, rows, counted), empty(rows))
-
-
-def _unanswerable(found: Depths) -> dict[str, list[str]]:
-    """Return the permissions that no active user has, by the state whose objects wait for nothing else."""
-    waiting = {
-        one.name: [event.permission for event in one.state.events.values()]
-        for one in found.states.values()
-        if one.count and one.state and one.state.events and not (one.state.automatic or one.state.conditions)
-    }
-    nobodys = {name: names for name, names in waiting.items() if all(people_with(each) == [] for each in set(names))}
-    return {name: sorted(set(names)) for name, names in nobodys.items()}
 
 
 def _found_by(kind: ProblemKind, made: Survey) -> list[Problem]:

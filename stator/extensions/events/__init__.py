@@ -5,5 +5,10 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="events",
     followers=("stator.extensions.events.follower.KeptEvents",),
+    kinds=(
+        "stator.extensions.events.kinds.AWAITS_NOBODY",
+        "stator.extensions.events.kinds.AWAITS_EVENT",
+        "stator.extensions.events.kinds.TAKES_EVENT",
+    ),
     commands=("stator.extensions.events.send",),
 )

@@ -271,7 +271,7 @@ WAITS_FOR = ProblemKind.of_one(
 HEEDS_RELATED = ProblemKind.of_one(
     heeds_related,
     fact=RelatedObjects,
-    after="takes_event",
+    after="due",
     holds=lambda facts: bool(facts.automatic and facts.of(RelatedObjects)),
     remedy="Nothing to do: the object moves without them, too.",
 )

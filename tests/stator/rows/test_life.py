@@ -12,6 +12,7 @@ from stator.db import own_tables
 from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
 from stator.explain.facts import gather
+from stator.extensions.events.kinds import SentEvents
 from stator.extensions.pauses.models import pause_objects
 from stator.graph.outcomes import Moved
 from stator.migration_operations import RenameState
@@ -332,8 +333,8 @@ KINDS = {"step": (do_a_step, Step), "vote": (vote, Event), "kept event and key":
 def remembered(one):
     """What a new object with the key has of the past."""
     now = row(one)
-    facts = gather(type(one), now.pk)
-    fresh = dict(steps(now)), [event.name for event in facts.events], facts.report, facts.progress
+    facts = gather(type(one), now.pk, further=[SentEvents])
+    fresh = dict(steps(now)), [event.name for event in facts.of(SentEvents)], facts.report, facts.progress
     with suppress(EventRefused):
         assert now.stator.send("pay", key="invoice 7").outcome == "kept"
     return [each for each in fresh if each]
@@ -464,13 +465,17 @@ def steps_of_now(one):
     return list(steps(row(one)))
 
 
+def sent_to(model, pk):
+    return gather(model, pk, further=[SentEvents]).of(SentEvents)
+
+
 def votes_of_now(one):
     now = row(one)
-    return [event.name for event in gather(type(one), now.pk).events if event.voter]
+    return [event.name for event in sent_to(type(one), now.pk) if event.voter]
 
 
 def kept_of_now(one):
-    return [event.name for event in gather(type(one), one.pk).events if event.until]
+    return [event.name for event in sent_to(type(one), one.pk) if event.until]
 
 
 def key_is_known(one):
