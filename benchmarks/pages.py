@@ -143,7 +143,7 @@ def measured(client: Any, path: str) -> View:
     """Return what a request of an existing page takes; nothing is counted before."""
     from django.db import connection
 
-    from stator.admin.inbox import counts
+    from stator.extensions.events.admin.inbox import counts
 
     counts.forget()
     took: list[float] = []

@@ -13,9 +13,9 @@ from stator.exceptions import (
     ProtectedState,
     TryAgainLater,
 )
+from stator.extensions.events.senders import Sender
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.graph.senders import Sender
 
 if TYPE_CHECKING:
     from stator.models import StateField, StatorModel

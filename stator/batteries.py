@@ -8,6 +8,7 @@ from django.apps import apps
 from django.utils.module_loading import import_string
 
 from stator.conf import extensions_of_project
+from stator.db.brought import BROUGHT
 from stator.db.conditions import CONDITIONS
 from stator.db.effect_table import EFFECTS
 from stator.explain.kinds import place_kind
@@ -62,6 +63,7 @@ def connect() -> None:
     for path in (path for extension in extensions() for path in extension.connect):
         import_string(path)()
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
+    BROUGHT.all = tuple(import_string(path) for extension in extensions() for path in extension.brought)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
     NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)

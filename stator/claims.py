@@ -21,7 +21,7 @@ from stator.capabilities import capabilities_of
 from stator.conf import latest_settings
 from stator.db import inserts, operations_for, program_claims
 from stator.db.chores import mark_ready
-from stator.db.claims import take, with_events
+from stator.db.claims import complete, take
 from stator.db.conditions import CLAIM
 from stator.db.inserts import Insertion
 from stator.db.interface import AtOnce, Claim, Ended, Operations, OutcomeBatch, Written, new_token, new_worker_id
@@ -102,7 +102,7 @@ def claim(
         )
         try:
             with nullcontext() if part.part is None else part.locks.spared(CLAIM):
-                found += with_events(_claim(part, lock, until, first, then))
+                found += complete(_claim(part, lock, until, first, then))
         except IntegrityError:
             # The claims in other parts are committed.
             if not found:
@@ -150,7 +150,7 @@ def claim_at_once(
         Claim(part, row, states[row.__dict__[own]], token, since)
         for part, row in zip(operations.division.parts_of(found), found, strict=True)
     ]
-    return with_events(claims), flag
+    return complete(claims), flag
 
 
 def bring_up(model: type[Model], *, using: str | None = None) -> int:
@@ -184,7 +184,7 @@ def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: 
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     if (field := operations.state_field).state_of(instance) is None:
         raise LeaseLost(f"{operations.label} {pk} is in state {field.of(instance)!r}, which this code does not know")
-    return with_events([_claim_of(operations, instance, token)])[0]
+    return complete([_claim_of(operations, instance, token)])[0]
 
 
 def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
@@ -193,7 +193,7 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     state_of = operations.state_field.state_of
     known = [row for row in rows if tokens[row.pk] == row.state_claim and state_of(row) is not None]
-    return with_events([_claim_of(operations, row, row.state_claim) for row in known])
+    return complete([_claim_of(operations, row, row.state_claim) for row in known])
 
 
 def hold(

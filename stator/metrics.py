@@ -1,27 +1,25 @@
 """Metrics of all models and workers for Prometheus, read from the database."""
 
-from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from django.db import connections
 from django.db.models import Count, Sum
+from django.utils.module_loading import import_string
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from stator.batteries import extensions
 from stator.capabilities import capabilities_of
 from stator.commands.doctor.postgresql import oldest_transaction
 from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
-from stator.explain.survey import Depths
-from stator.models import Event, StatorModel, Worker
+from stator.explain.survey import Depths, Gauge
+from stator.models import StatorModel, Worker
 from stator.overview.schemas import InSchemas, in_schemas, works_in_schemas
 from stator.overview.survey import surveys
-from stator.rows.columns import after
 from stator.rows.meta import managed
-from stator.worker.measures import refused_events
-
-# Events that are counted.
-MAX_EVENTS = 10_000
+from stator.worker.measures import counted_in_process
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -56,18 +54,23 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "stator_schemas_without_worker": (("database",), "Schemas of SCHEMAS that no live worker serves."),
     "stator_objects": (("model", "state"), "Objects in each state, counted up to 10,001."),
-    "stator_awaiting_event": (
-        ("model", "event"), "Objects that wait for the event and not for a worker, counted up to 10,001 in each state.",
-    ),
-    "stator_events": (
-        ("model", "event"), "Events that were sent in the last hour, among the latest 10,000 of the database.",
-    ),
     "stator_workers": (("database", "status"), "Worker processes of the last day, by status."),
     "stator_lost_leases": (("database",), "Leases that the workers of the last day lost."),
     "stator_oldest_transaction_seconds": (
         ("database",), "How long the oldest transaction in the database has been open, in seconds.",
     ),
 }  # fmt: skip
+
+
+@cache
+def _further() -> list[Gauge]:
+    return [import_string(path) for extension in extensions() for path in extension.gauges]
+
+
+def gauges() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return the labels and the help text of each metric, those of extensions too."""
+    return GAUGES | {gauge.name: (gauge.labels, gauge.help) for gauge in _further()}
+
 
 # The values of each metric by its labels.
 Values = dict[str, dict[tuple[str, ...], float]]
@@ -78,7 +81,7 @@ class SiteMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """Read the metrics from the database."""
-        values: Values = {name: {} for name in GAUGES}
+        values: Values = {name: {} for name in gauges()}
         models = managed(StatorModel.subclasses)
         if works_in_schemas():
             _add_schemas(values, in_schemas(models, with_signs=False))
@@ -88,12 +91,16 @@ class SiteMetrics:
                 _add_unserved(values, label, one.unserved)
             _add_problems(values, problems_in(found))
             _add_database(values, found.using)
-        for name, (labels, help_text) in GAUGES.items():
+            for each in _further():
+                for key, value in each.read(found):
+                    # The models of several databases may have one label.
+                    values[each.name][key] = values[each.name].get(key, 0) + value
+        for name, (labels, help_text) in gauges().items():
             gauge = GaugeMetricFamily(name, help_text, labels=labels)
             for given, value in values[name].items():
                 gauge.add_metric(given, value)
             yield gauge
-        yield refused_events()
+        yield from counted_in_process()
 
 
 def _add_schemas(values: Values, known: InSchemas) -> None:
@@ -123,9 +130,6 @@ def _add_model(values: Values, label: str, found: Depths) -> None:
     values["stator_stuck"][label,] = found.stuck_count
     for state in found.states.values():
         values["stator_objects"][label, state.name] = state.count
-        for name in state.state.events if state.state and not state.state.automatic else ():
-            waiting = values["stator_awaiting_event"]
-            waiting[label, name] = waiting.get((label, name), 0) + state.count
 
 
 def _add_unserved(values: Values, label: str, found: list[Problem]) -> None:
@@ -146,10 +150,6 @@ def _add_database(values: Values, alias: str) -> None:
     counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
     for status, count in (dict.fromkeys(("alive", "silent", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][alias, status] = count
-    sent = Event.objects.using(alias).filter(at__gte=after(-3600.0)).order_by("-at")
-    for key, count in Counter(sent.values_list("model_label", "name")[:MAX_EVENTS]).items():
-        # The models of several databases may have one label.
-        values["stator_events"][key] = values["stator_events"].get(key, 0) + count
     values["stator_lost_leases"][alias,] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
     if capabilities_of(connections[alias]).has_monitoring_views:
         values["stator_oldest_transaction_seconds"][alias,] = oldest_transaction(alias)

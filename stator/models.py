@@ -21,6 +21,7 @@ from stator.explain.causes import differing
 from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
+from stator.extensions.events.models import Event
 from stator.extensions.limits.models import Limit
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
@@ -57,7 +58,6 @@ from stator.rows.news import Portion, how_far
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.records import records_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
-from stator.rows.sent_events import Event
 from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
@@ -74,7 +74,7 @@ __all__ = [
     "Before",
     "Depth",  # stator.extensions.stats
     "Estimate",
-    "Event",
+    "Event",  # stator.extensions.events
     "History",  # stator.extensions.reports
     "InLine",
     "LazyJSONField",

@@ -27,7 +27,6 @@ from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of
-from stator.rows.sent_events import LATEST
 from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 
@@ -241,8 +240,6 @@ class HeldClaim(
 ):
     """``instance.stator`` during an attempt: the claim on the object.
 
-    ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
-    ``sender`` and ``at``; or None. ``events``: all of them, oldest first.
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
@@ -256,7 +253,6 @@ class HeldClaim(
     attempt: int
     failures: int
     age: float
-    event = LATEST
     # What few claims have, by name.
     kept: dict[str, Any]
 

@@ -51,6 +51,8 @@ class Extension:
     ``connect``: the paths of functions that are called when Django has loaded all apps.
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
+    ``brought``: the paths of functions that return, for a store, what claims bring along, or None: a function that
+    reads it for claims of the store that are made together (:data:`~stator.db.brought.Bring`).
     ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
     ``upkeep``: the paths of :class:`~stator.worker.duties.Upkeep` values, done with each prune of the own tables.
     ``followers``: the paths of subclasses of :class:`~stator.rows.followers.Follower`, which say what follows when rows
@@ -66,7 +68,10 @@ class Extension:
     ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
     ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, each with the fact that it needs: what
     can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview.
-    ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts.
+    ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts,
+    and of :class:`~stator.worker.measures.ProcessCounts` values, what any process counts.
+    ``gauges``: the paths of :class:`~stator.explain.survey.Gauge` values, metrics of the site.
+    ``urls``: the paths of lists of URL patterns, which ``stator.urls`` includes.
     ``arguments``: the paths of modules with arguments of ``runstator``: ``add_arguments(parser)``, and
     ``take(options)``, which is called before anything is made that works.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
@@ -77,6 +82,7 @@ class Extension:
     name: str
     connect: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
     upkeep: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
@@ -89,6 +95,8 @@ class Extension:
     admin: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
+    gauges: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     looks: tuple[str, ...] = ()

@@ -14,29 +14,26 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router
 from django.db.models import F, Model, QuerySet
 
 from stator import signals
-from stator.exceptions import StatorError
+from stator.draining import NotDrained, NotSaved, all_saved, drain
+from stator.extensions.events.testing import Sent, asend, send
 from stator.extensions.related.testing import finish_children
 from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
 from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
-from stator.querysets import OperatorQuerySet
 from stator.rows.dates import columns_of_dates
-from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.readings import read
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.state_column import state_name
-from stator.runner import StatorRunner, attempt_row
+from stator.runner import attempt_row
 from stator.scopes import in_parts
-from stator.worker.unsaved import UnsavedFinder
 
 __all__ = [
     "Moved",
@@ -44,55 +41,20 @@ __all__ = [
     "NotSaved",
     "Outcome",
     "Released",
-    "Sent",
+    "Sent",  # stator.extensions.events
     "Waiting",
     "advance",
-    "asend",
+    "asend",  # stator.extensions.events
     "assert_moves",
     "attempt",
     "check_graph",
     "drain",
     "finish_children",  # stator.extensions.related
-    "send",
+    "send",  # stator.extensions.events
     "steps",  # stator.extensions.steps
 ]  # fmt: skip
 
 TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
-NAMED = 5
-
-
-class NotDrained(StatorError, AssertionError):
-    """Rows are still ready after the allowed number of cycles: their graph has a loop without a delay."""
-
-
-class NotSaved(StatorError, AssertionError):
-    """A handler changed a field of its object, and neither the handler nor the state's ``saves`` stored it."""
-
-
-def drain(*models: type[StatorModel], limit: int = 100) -> int:
-    """Attempt every ready or due row, again and again until none is left; return the number of attempts.
-
-    Without models, it drains all managed ones. A row whose handler returned None is due later: call :func:`advance`.
-    Raises :class:`NotDrained`, which names some rows, if rows are still ready after ``limit`` attempts of each, and
-    :class:`NotSaved` if a handler changed a field of its object that is not stored.
-
-    >>> Parcel.objects.create(orders="wait") and drain(Parcel)
-    1
-    """
-    runner = StatorRunner(list(models) or None)
-    # A test has chosen its schema.
-    runner.schemas = ()
-    attempts = 0
-    for _ in range(limit):
-        with _all_saved() as finder:
-            runner.around = (finder,)
-            made = runner.run_single_cycle()
-        attempts += made
-        if not made:
-            return attempts
-    if left := [description for model in runner.models for description in _still_ready(model)]:
-        raise NotDrained(f"still ready after {limit} attempts each: {', '.join(left)}")
-    return attempts
 
 
 def attempt(row: StatorModel) -> Outcome:
@@ -107,29 +69,10 @@ def attempt(row: StatorModel) -> Outcome:
     >>> parcel.state, parcel.state_failures
     ('packed', 1)
     """
-    with _all_saved() as finder:
+    with all_saved() as finder:
         outcome = attempt_row(row, around=[finder])
     row.refresh_from_db(home_of(row))
     return outcome
-
-
-def send(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
-    """Send an event to a row, attempt what is ready then as :func:`drain` does, and refresh the row.
-
-    Raises :class:`~stator.exceptions.EventRefused` if the row does not take it; then nothing is attempted.
-
-    >>> send(expense, "reject", by="ben").outcome  # doctest: +SKIP
-    'moved'
-    """
-    sent: Sent = row.stator.send(name, payload, by=by, key=key)
-    drain(type(row))
-    row.refresh_from_db(home_of(row))
-    return sent
-
-
-async def asend(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
-    """Run :func:`send` in a thread, for async tests."""
-    return await sync_to_async(send)(row, name, payload, by=by, key=key)
 
 
 def advance(seconds: float, *models: type[Model]) -> None:
@@ -220,15 +163,6 @@ def check_graph(
 
 
 @contextmanager
-def _all_saved() -> Iterator[UnsavedFinder]:
-    """Yield what is to be around handlers; raise ``NotSaved`` at the end if one has changed a field not stored."""
-    finder = UnsavedFinder()
-    yield finder
-    if unsaved := finder.find():
-        raise NotSaved(str(unsaved))
-
-
-@contextmanager
 def _following(row: StatorModel, path: list[str]) -> Iterator[None]:
     """Append each state that the row moves to while the context is open."""
 
@@ -240,12 +174,6 @@ def _following(row: StatorModel, path: list[str]) -> Iterator[None]:
         yield
     finally:
         signals.transitioned.disconnect(follow, sender=owner_of(type(row)))
-
-
-def _still_ready(model: type[StatorModel]) -> list[str]:
-    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
-    ready = rows.ready().order_by("pk")[:NAMED]
-    return [f"{model._meta.label} {row.pk} in {state_name(row)} (moved {row.state_version} times)" for row in ready]
 
 
 def _arrows(path: list[str]) -> str:

@@ -25,7 +25,6 @@ from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, model_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
 from stator.rows.wakeup import announce
@@ -202,7 +201,8 @@ class _Undoing:
         with transaction.atomic(using=self.using):
             locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
-            for before in {*self._changed_again(going), *self._sent_to(going)}:
+            again, since = set(self._changed_again(going)), self._since(going)
+            for before in [each for each in going if each in again or each.object_pk in since]:
                 del going[before]
             stays = self._stays([row.pk for row in going.values()])
             going = {before: row for before, row in going.items() if row.pk not in stays}
@@ -234,14 +234,11 @@ class _Undoing:
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
 
-    def _sent_to(self, some: Collection[Was]) -> list[Was]:
-        """Return the objects to which an event was sent since the action."""
-        if not graph_of(self.model).event_names:
-            return []
-        keys = [before.object_pk for before in some]
-        sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
-        found = set(sent.values_list("object_pk", flat=True))
-        return [before for before in some if before.object_pk in found]
+    def _since(self, some: Collection[Was]) -> dict[str, str]:
+        """Return the keys of the objects of which something was written since the action, each with what it was."""
+        keys, since = [before.object_pk for before in some], self.action.at
+        asked = [table.since for table in RECORD_TABLES if table.since is not None]
+        return {key: why for each in asked for key, why in each(self.model, self.using, keys, since).items()}
 
     def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
         """Return the objects that a follower lets no undo move, each with the reason."""
@@ -294,13 +291,13 @@ class _Undoing:
         field = state_field(self.model)
         now = {str(pk): values for pk, *values in there.values_list("pk", field.name, "state_version", "state_claim")}
         allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}
-        sent = {before.object_pk for before in self._sent_to(left)}
+        since = self._since(left)
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
                 self._leave(row, "is not yours to change")
                 continue
-            if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
-                self._leave(row, "got an event since")
+            if row.object_pk in since and row.object_pk in now and now[row.object_pk][1] == row.version:
+                self._leave(row, since[row.object_pk])
                 continue
             why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), field)
             self._leave(row, why)

@@ -1,8 +1,9 @@
-"""URLs for ``include("stator.urls")``: endpoints for monitoring, and answers by link."""
+"""URLs for ``include("stator.urls")``: endpoints for monitoring, and what extensions show."""
 
 from django.urls import path
+from django.utils.module_loading import import_string
 
-from stator.answering import show_answer
+from stator.batteries import extensions
 from stator.views import show_health, show_metrics, show_readiness
 
 app_name = "stator"
@@ -10,5 +11,5 @@ urlpatterns = [
     path("metrics/", show_metrics, name="metrics"),
     path("health/", show_health, name="health"),
     path("ready/", show_readiness, name="ready"),
-    path("answer/<str:token>/", show_answer, name="answer"),
+    *(pattern for extension in extensions() for patterns in extension.urls for pattern in import_string(patterns)),
 ]

@@ -18,7 +18,7 @@ FLOORS = {
     "statements strict_fence table_operations",
     2: "adoption db",
     3: "batteries claims runner seams undo worker",
-    4: "admin admin_site answering apps checks citus commands extending extensions management metrics overview "
+    4: "admin admin_site apps checks citus commands draining extending extensions management metrics overview "
     "pytest_plugin schemas templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
@@ -36,7 +36,7 @@ TASK_FLOORS = {
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
 FACADES = (
-    "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
+    "stator", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
     "stator.db.interface", "stator.migration_operations", "stator.runner", "tasks.queue.held_claims",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
@@ -60,6 +60,8 @@ LOADED_BY_NAME = {
     ("db.sweeps", "table.sweep"),
     ("worker.duties", "path"),
     ("worker.measures", "path"),
+    ("metrics", "path"),
+    ("urls", "patterns"),
     ("commands", "path"),
     ("commands.doctor", "path"),
     ("admin", "_path"),
@@ -109,6 +111,7 @@ ASKS_THE_TIME = {
     "rows.fields": "whether a start that was given has come; a claim asks the database again",
     "rows.clock": "how far a zone is ahead of UTC, for times that the database tells",
     "extensions.stats.models": "the hour and the minute that are counted",
+    "extensions.events.admin.answers": "shows when a link ends, to people",
     "testing": "is the clock of tests",
 }
 SLEEPS = {

@@ -18,6 +18,7 @@ from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files
 PASSES = (
     "adopt",
     "check_graph",
+    "events",
     "isolation",
     "limits",
     "model_rules",

@@ -1,6 +1,6 @@
 """The actions of operators on rows in the admin. ``bulk`` has batching, permissions, logging and messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django import forms
@@ -14,7 +14,6 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph import State, StateGraph
-from stator.rows.available import skips
 from stator.rows.meta import graph_of
 from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
@@ -139,7 +138,7 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     left = state_field(queryset.model).among(kept)
     seen = confirmed_in(request, queryset.model)
     form = MoveForm(graph, request.POST) if seen else MoveForm(graph, initial={"state": request.POST.get("state")})
-    skipped = skips(queryset)
+    skipped = [caution for cautions in CAUTIONS for caution in cautions(queryset)]
     form.fields["reason"].required = bool(skipped)
     if not (seen and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
@@ -162,3 +161,9 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
 
 # Extensions put theirs before the moves.
 ACTIONS: list[ActionFunction] = [stator_retry, stator_unlock, stator_release, stator_move]
+# The permissions that a project may give for each object.
+PERMISSIONS = ["change", "retry", "move"]
+
+# What extensions add: actions of one model, and what a move by hand of some rows would skip, as sentences.
+FURTHER: list[Callable[[type[Any]], Iterable[ActionFunction]]] = []
+CAUTIONS: list[Callable[[QuerySet[Any]], Iterable[str]]] = []

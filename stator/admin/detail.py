@@ -8,7 +8,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from stator.admin import actions, answers, row_summary
+from stator.admin import actions, row_summary
 from stator.admin.access import Pages
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
@@ -27,9 +27,12 @@ from stator.rows.state_column import state_name, state_of
 # Seconds between refreshes by the script.
 EVERY = 2
 
-# What extensions add: whether their actions would change something of a row now, and further forms of a row's page.
+# What extensions add: whether their actions would change something of a row now, and further forms of a row's page,
+# before the moves by hand and after them.
 USEFUL: list[Callable[[StatorModel], dict[ActionFunction, bool]]] = []
-FORMS: list[Callable[[ModelAdmin, HttpRequest, StatorModel, list[Problem]], Iterable[SafeString]]] = []
+Forms = Callable[[ModelAdmin, HttpRequest, StatorModel, list[Problem]], Iterable[SafeString]]
+FIRST_FORMS: list[Forms] = []
+FORMS: list[Forms] = []
 
 
 def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> dict[str, object]:
@@ -43,6 +46,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_reasons": reasons,
         "stator_explained": [(each, ways_of(model_admin.admin_site, type(row), each)) for each in reasons],
         "stator_trouble": any(kind_of(reason.code).alarming for reason in reasons),
+        "stator_first": [form for forms in FIRST_FORMS for form in forms(model_admin, request, row, reasons)],
         "stator_further": [form for forms in FORMS for form in forms(model_admin, request, row, reasons)],
         "stator_state": state_name(row),
         "stator_standing": row_summary.situation(row).kind,
@@ -53,7 +57,6 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
         "stator_acts": _acts_on(model_admin, request, row),
         "stator_moves": _moves_of(model_admin, request, row),
-        **answers.offered_on(model_admin, request, row),
         "stator_timeline": past.events,
         "stator_latest": LATEST,
         "stator_keeps_history": option_of(owner_of(type(row)), "history") is not False,

@@ -1,6 +1,6 @@
 """The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -13,10 +13,12 @@ from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
-from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, StateField, state_field
+
+# What extensions add: the filters of a model's list.
+FURTHER: list[Callable[[type[Any]], Iterable[type[admin.SimpleListFilter]]]] = []
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -100,24 +102,6 @@ class ErrorFilter(admin.SimpleListFilter):
             return queryset.filter(pk__in=found.alias(stator_error=reported).filter(stator_error=chosen))
         failing = found.values_list("pk", reported)[:COUNTED]
         return queryset.filter(pk__in=[pk for pk, fingerprint in failing if fingerprint == chosen])
-
-
-class EventFilter(admin.SimpleListFilter):
-    """Rows that wait for an event."""
-
-    title = "waits for"
-    parameter_name = "waits_for"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        """Return the events of the graph."""
-        return [(name, name) for name in graph_of(model_admin.model).event_names]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
-        """Return the rows whose states take the chosen event."""
-        if not self.value():
-            return queryset
-        states = [event.state.name for event in declared_events(owner_of(queryset.model), str(self.value()))]
-        return queryset.filter(SOMEWHERE, **state_field(queryset.model).among(states))
 
 
 def among(

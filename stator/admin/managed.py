@@ -17,9 +17,10 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from stator.admin import actions, answers, detail, row_summary, sending, undoing
-from stator.admin.filters import ConditionFilter, ErrorFilter, EventFilter
+from stator.admin import actions, detail, filters, row_summary, undoing
+from stator.admin.filters import ConditionFilter, ErrorFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
+from stator.extensions.events.admin.managed import HasEventPages
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
@@ -58,13 +59,15 @@ class ManagedList(BoundedChangeList):
         self.offered = owner.offered_in(request) if self.result_count and not self.query else []
 
 
-class StatorAdmin(AnyAddressAdmin):
+class StatorAdmin(
+    HasEventPages,  # stator.extensions.events
+    AnyAddressAdmin,
+):
     """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and actions of operators.
 
     Retry and unlock need the permission to change; a move by hand needs ``force_<model>``. If a project overrides
     ``has_change_permission``, its answer counts for all three, for each object. Override ``has_retry_permission`` or
-    ``has_move_permission`` for another rule, for instance in an admin that lets nobody edit; override
-    ``has_link_permission`` if not everybody who may send an event may make links for others.
+    ``has_move_permission`` for another rule, for instance in an admin that lets nobody edit.
 
     Related objects are entered by key. To offer a choice, name the field in ``autocomplete_fields`` or
     ``radio_fields``, or pass a ``widget`` in ``formfield_for_foreignkey``.
@@ -78,8 +81,8 @@ class StatorAdmin(AnyAddressAdmin):
         super().__init__(model, admin_site)
         self.raw_id_fields = (*self.raw_id_fields, *self._without_widget())  # type: ignore[misc]
         if self.actions is not None:
-            events = [sending.stator_send] if model.state_graph.event_names else []
-            self.actions = [*self.actions, *actions.ACTIONS, *events]
+            further = [act for acts in actions.FURTHER for act in acts(model)]
+            self.actions = [*self.actions, *actions.ACTIONS, *further]
 
     def _without_widget(self) -> Iterator[str]:
         """Yield the relations without a widget of the project's choice: a list of all rows might have a million."""
@@ -101,19 +104,10 @@ class StatorAdmin(AnyAddressAdmin):
             return False
         return not self._overrides("change") or bool(self.has_change_permission(request, obj))
 
-    def has_send_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user may send one of the events of the graph."""
-        events = (event for state in self.model.state_graph.states.values() for event in state.events.values())
-        return any(sending.may_send(self, request, event, obj) for event in events)
-
-    def has_link_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user may make links by which others send the events that the user may send."""
-        return self.has_send_permission(request, obj)
-
     @property
     def differs_by_object(self) -> bool:
         """Whether the project overrides a permission, so that each object has to be checked."""
-        return any(map(self._overrides, ("change", "retry", "move", "send")))
+        return any(map(self._overrides, actions.PERMISSIONS))
 
     def _overrides(self, permission: str) -> bool:
         name = f"has_{permission}_permission"
@@ -130,9 +124,9 @@ class StatorAdmin(AnyAddressAdmin):
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
-        events = [EventFilter] if self.model.state_graph.event_names else []
+        further = [each for of_model in filters.FURTHER for each in of_model(self.model)]
         column = state_field(self.model).name
-        return [*own, *([column] if column not in own else []), ConditionFilter, ErrorFilter, *events]
+        return [*own, *([column] if column not in own else []), ConditionFilter, ErrorFilter, *further]
 
     def offered_in(self, request: HttpRequest) -> list[tuple[str, str, str]]:
         """Return the actions that a list's filters suggest and the user may do: name, label and state to move to."""
@@ -207,7 +201,7 @@ class StatorAdmin(AnyAddressAdmin):
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and those of undo, of the live part of an object's page, and of answers."""
+        """Return the project's URLs, and those of undo, of the live part of an object's page, and of extensions."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         undone = path(
@@ -215,26 +209,17 @@ class StatorAdmin(AnyAddressAdmin):
             self.admin_site.admin_view(partial(undoing.undo_view, self)),
             name=f"{name}_undo",
         )
-        answered = [
-            path(f"<path:object_id>/stator/{end}/", self.admin_site.admin_view(partial(self.answer_view, view)),
-                 name=f"{name}_{end}")
-            for end, view in answers.VIEWS.items()
-        ]  # fmt: skip
-        return [live, undone, *answered, *super().get_urls()]
+        return [live, undone, *super().get_urls()]
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return only the live part of a page, for the script that refreshes it."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        obj = self._seen(request, object_id)
+        obj = self.seen(request, object_id)
         request.current_app = self.admin_site.name
         return TemplateResponse(request, self.live_template, self.live_context(request, obj))
 
-    def answer_view(self, view: answers.View, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Return a page that is about an answer to an event of an object."""
-        return view(self, request, self._seen(request, object_id))
-
-    def _seen(self, request: HttpRequest, object_id: str) -> Any:
+    def seen(self, request: HttpRequest, object_id: str) -> Any:
         """Return an object that the user may see."""
         obj = self.get_object(request, unquote(object_id))
         if obj is None:

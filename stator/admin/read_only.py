@@ -5,16 +5,13 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
 
-from stator.admin.inbox import counts, waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Action, Event, Worker
+from stator.models import Action, Worker
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
 from stator.rows.news import how_far
@@ -148,26 +145,3 @@ class WorkerAdmin(KeptAdmin):
     def serves(self, worker: Worker) -> str:
         """Return the models that it works on, or their number if they are many."""
         return ", ".join(worker.models) if len(worker.models) <= MAX_NAMED else f"{len(worker.models):,} models"
-
-
-@admin.register(Event)
-class EventAdmin(OfObjectAdmin):
-    """Events that were sent to objects, with their payloads."""
-
-    list_display = ("at", "model_label", "of_object", "name", "sender", "key")
-    list_filter = ("name", "at")
-    search_fields = ("=model_label", "=object_pk", "=sender", "=key")
-    ordering = ("-pk",)
-
-    def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the list and of the page of what waits for the user."""
-        view = self.admin_site.admin_view(self.waiting_view)
-        return [path("waiting/", view, name="stator_event_waiting"), *super().get_urls()]
-
-    def waiting_view(self, request: HttpRequest) -> HttpResponse:
-        """Show what waits for events that the user may send; every user of the admin may open the page."""
-        request.current_app = self.admin_site.name
-        counts.forget()
-        groups = waiting_for(self.admin_site, request)
-        context = {**self.admin_site.each_context(request), "title": "Waiting for you", "groups": groups}
-        return TemplateResponse(request, "stator/admin/waiting.html", context)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 from django.db.models import Q
 
@@ -56,13 +57,35 @@ class Timeline:
 # the id is "" if the entry says itself who did.
 Entries = Callable[[StatorModel, int], Iterable[tuple[str, TimelineEvent]]]
 
-# What extensions add.
+
+class Act(Protocol):
+    """A stored entry of the history of an object."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def to(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+# What extensions add; and what they say of stored entries, by their kind, given who did it and further details.
 _further: list[Entries] = []
+TOLD: dict[str, Callable[[Act, str, str], TimelineEvent]] = {}
 
 
 def add_entries(entries: Entries) -> None:
     """Add entries of an extension, whose module for the admin calls this."""
     _further.append(entries)
+
+
+def move_text(act: Act) -> str:
+    """Return the states that a move led from and to."""
+    return f"{act.source} \N{RIGHTWARDS ARROW} {act.to}"
 
 
 def timeline_of(row: StatorModel) -> Timeline:

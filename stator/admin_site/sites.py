@@ -2,15 +2,14 @@
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
-from django.urls import reverse
 
-from stator.models import Event, Overview, StatorModel
+from stator.models import Overview, StatorModel
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
@@ -19,6 +18,10 @@ from stator.worker.startup import Unusable
 
 # Seconds between two counts in a process, of one schema or of many: nearly every page of the admin lists the apps.
 FRESH, FRESH_OF_MANY = 10.0, 60.0
+
+
+# What extensions add to the list of apps: each returns it with their own entries of the app stator.
+ENTRIES: list[Callable[[AdminSite, HttpRequest, list[Any]], list[Any]]] = []
 
 
 class StatorAdminSite(AdminSite):
@@ -33,36 +36,13 @@ class StatorAdminSite(AdminSite):
         for model in (model for app in found for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"
-        return self._with_inbox(request, found) if app_label in (None, Event._meta.app_label) else found
+        for entries in ENTRIES if app_label in (None, Overview._meta.app_label) else ():
+            found = entries(self, request, found)
+        return found
 
     def note_problems(self, count: int) -> None:
         """Take the number that the overview has just found, so that nothing is counted again."""
         _problems.note(count)
-
-    def _with_inbox(self, request: HttpRequest, found: list[Any]) -> list[Any]:
-        """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
-        if not self.is_registered(Event):
-            return found
-        # The pages of the admin register themselves with this site once it is there.
-        counts = import_module("stator.admin.inbox").counts
-        if (count := counts.of(self, request)) is None:
-            return found
-        label, config = Event._meta.app_label, Event._meta.app_config
-        link = {
-            "model": Event, "name": f"Waiting for you{f' ({count})' * bool(count)}", "object_name": "Waiting",
-            "perms": {}, "admin_url": reverse("admin:stator_event_waiting", current_app=self.name), "add_url": None,
-            "view_only": True,
-        }  # fmt: skip
-        mine = next((app for app in found if app["app_label"] == label), None)
-        if mine is None:
-            url = reverse("admin:app_list", kwargs={"app_label": label}, current_app=self.name)
-            mine = {
-                "name": getattr(config, "verbose_name", label), "app_label": label, "app_url": url,
-                "has_module_perms": True, "models": [],
-            }  # fmt: skip
-            found = [*found, mine]
-        mine["models"].insert(sum(model["model"] is Overview for model in mine["models"]), link)
-        return found
 
 
 class _Problems:

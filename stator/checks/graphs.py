@@ -3,15 +3,12 @@
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from django.apps import apps
-from django.contrib.auth import get_permission_codename
 from django.core import checks
-from django.db.models import Model
 
 from stator.checks.messages import message
 from stator.conf import read_settings
+from stator.extensions.events.checks import unsendable
 from stator.graph import State, StateGraph
-from stator.management.permissions import force_permission
 from stator.models import StatorModel
 
 # Seconds; a loop whose states all have a shorter try_interval keeps a worker busy.
@@ -97,32 +94,9 @@ def stray_handlers(graph: type[StateGraph]) -> Iterator[Finding]:
             yield 207, f".{name} is not the handler of any state.", f"Rename it, or name it in handler_name=.{meant}"
 
 
-def unsendable(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W208: an event with a permission that no model declares, so that only superusers may send it."""
-    asked = [(state, event) for state in graph.states.values() for event in state.events.values() if event.permission]
-    if not asked or not apps.is_installed("django.contrib.auth"):
-        return
-    known = {name for model in apps.get_models() for name in _permissions_on(model)}
-    for state, event in asked:
-        if event.permission not in known:
-            close = get_close_matches(event.permission, known, 1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
-            wrong = f"needs the permission {event.permission!r}, which no model has"
-            yield 208, f".{state.name}.on({event.name!r}) {wrong}.", f"Declare it in permissions of a Meta.{meant}"
-
-
-def _permissions_on(model: type[Model]) -> Iterator[str]:
-    meta = model._meta
-    for codename, _ in meta.permissions:
-        yield f"{meta.app_label}.{codename}"
-    for action in meta.default_permissions:
-        yield f"{meta.app_label}.{get_permission_codename(action, meta)}"
-    if issubclass(model, StatorModel):
-        yield force_permission(model)
-
-
 LOOKS = (
-    unreachable, dead_end, busy_loop, early_timeout, short_lease, failures_to_nowhere, stray_handlers, unsendable,
+    unreachable, dead_end, busy_loop, early_timeout, short_lease, failures_to_nowhere, stray_handlers,
+    unsendable,  # stator.extensions.events
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError
-from django.db.models import F, Max, Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 
 from stator.db.conditions import CLAIM
 from stator.db.instances import load_rows
@@ -29,14 +29,10 @@ from stator.graph.failures import bounded
 from stator.rows import columns
 from stator.rows.claimable import READY, Crashes
 from stator.rows.indexes import line_of, place_in_line
-from stator.rows.sent_events import Event, events_of
 
 logger = logging.getLogger("stator.worker")
 
 Some = TypeVar("Some", bound=Claim)
-
-# How many events are read at once, of all objects that are claimed together.
-MAX_EVENTS = 1000
 
 # More rows than one claim takes.
 MAX_CLAIMED = 100_000
@@ -84,9 +80,7 @@ class Claims:
         claimed = time.monotonic()
         instances = self._claim(states, limit, token, crashes)
         by_value, own = operations.state_field.states, operations.state_field.attname
-        return with_events(
-            [Claim(operations, each, by_value[each.__dict__[own]], token, claimed) for each in instances]
-        )
+        return complete([Claim(operations, each, by_value[each.__dict__[own]], token, claimed) for each in instances])
 
     def running(self, states: list[State]) -> list[State]:
         """Return those of these states in which rows may be claimed."""
@@ -300,34 +294,12 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
         taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
     states, own = field.states, field.attname
     claims = [Claim(operations.part_with(row), row, states[row.__dict__[own]], token, claimed) for row in taken]
-    return next(iter(with_events(claims)), None)
+    return next(iter(complete(claims)), None)
 
 
-def with_events(claims: list[Some]) -> list[Some]:
-    """Return claims of one model, each with the events of its object in this state and on the way into it.
-
-    If their objects have more than ``MAX_EVENTS`` together, the latest of each is read. The others are read when a
-    handler asks for them, or now if it runs on the event loop, which cannot wait for them.
-    """
-    if claims and claims[0].operations.graph.event_names:
-        operations = claims[0].operations
-        held = {(str(claim.pk), claim.life.visit): claim for claim in claims}
-        mine = events_of(operations.model, operations.alias).filter(
-            object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
-        )
-        with operations.reading():
-            found = list(mine.order_by("pk")[: MAX_EVENTS + 1])
-            many = len(found) > MAX_EVENTS
-            if many:
-                visits = mine.order_by().values("object_pk", "version", "life")
-                latest = visits.annotate(latest=Max("pk")).values("latest")
-                found = list(Event.objects.using(operations.alias).filter(pk__in=latest))
-            by_visit: dict[tuple[str, int | None, int], list[Event]] = defaultdict(list)
-            for event in found:
-                by_visit[event.object_pk, event.version, event.life].append(event)
-            for (pk, visit), claim in held.items():
-                own = tuple(by_visit.get((pk, visit, claim.life.number), ()))
-                claim.event, claim.happened = (own[-1], None if many else own) if own else (None, ())
-                if many and claim.state.is_async:
-                    claim.happened = claim.events
+def complete(claims: list[Some]) -> list[Some]:
+    """Return claims of one model, each with what extensions read of its object beside the row."""
+    if claims:
+        for bring in claims[0].operations.brought:
+            bring(claims)
     return claims

@@ -23,6 +23,7 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.rows import Rows
 from stator.db.values import Pk
+from stator.extensions.events.claims import GotEvents
 from stator.extensions.steps.attempt import RecordsSteps
 from stator.graph import State
 from stator.graph.failures import Failure
@@ -33,7 +34,6 @@ from stator.querysets import HeldClaim
 from stator.rows.life import LIFE, VISIT, Life, is_of_failure
 from stator.rows.news import take_news, write_news
 from stator.rows.rollbacks import on_rollback
-from stator.rows.sent_events import HAPPENED, Event, events_of_visit
 from stator.scopes import Scope
 from stator.signals import Move
 
@@ -52,6 +52,7 @@ NO_NOTES: Mapping[str, object] = {}
 
 
 class Claim(
+    GotEvents,  # stator.extensions.events
     RecordsSteps,  # stator.extensions.steps
     HeldClaim,
 ):
@@ -72,7 +73,6 @@ class Claim(
         "lease", "max_runtime", "operations", "pk", "place", "started", "state", "token",
     )  # fmt: skip
 
-    happened = HAPPENED
     # Why the attempt was cancelled: "max_runtime", "lease" or "shutdown".
     cancelled_for = Kept[str | None]("cancelled_for", None)
     # The error of the project's code when the instance was made; the attempt fails with it.
@@ -133,14 +133,6 @@ class Claim(
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        if self.happened is None:
-            operations = self.operations
-            mine = events_of_visit(operations.model, operations.alias, self.pk, self.life)
-            self.happened = tuple(mine.filter(pk__lte=self.event.pk) if self.event else mine)
-        return self.happened
 
     @property
     def ended_in_time(self) -> bool:

@@ -11,6 +11,7 @@ from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
+from stator.db.brought import BROUGHT
 from stator.db.conditions import CONDITIONS, TIME_OUT
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
@@ -66,8 +67,8 @@ class Rows:
         self.suspended = Suspensions()
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
-        # Whether an attempt of this process has called a durable step.
         self.conditions = CONDITIONS.of(self)
+        self.brought = BROUGHT.of(self)
         self.division = DIVISIONS.of(self)
 
     @property

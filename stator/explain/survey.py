@@ -1,6 +1,7 @@
 """What is known of the models of one database: numbers that show problems. ``overview`` reads them."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -379,3 +380,13 @@ class Survey:
     def readable(self) -> set[str]:
         """The models whose rows could be read."""
         return {label for label, one in self.models.items() if not one.lacking and label not in self.unread}
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A metric of an extension, with its labels. ``read``: yields its values in a survey by these; they are summed."""
+
+    name: str
+    labels: tuple[str, ...]
+    help: str
+    read: Callable[[Survey], Iterable[tuple[tuple[str, ...], float]]]

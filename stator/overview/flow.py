@@ -1,19 +1,15 @@
 """Flow over time: moves on each edge in the last hour, and handled and queued objects, where counted."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from stator.overview.charts import Point
 from stator.rows.readings import read
-from stator.rows.sent_events import Event
 
 HOUR, DAY, MONTH = "hour", "day", "month"
 PERIODS = (HOUR, DAY, MONTH)
-
-# Moves by events that are counted, of all models.
-MAX_EVENTS = 10_000
 
 
 @dataclass(slots=True)
@@ -43,14 +39,7 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     attempts are counted by the hour.
     """
     found = {label: Flow() for label in labels}
-    _read_events(using, found, now)
+    # Those that are no attempts.
+    read("moves", using, found, now, otherwise=None)
     read("flows", using, found, now, period, otherwise=None)
     return found
-
-
-def _read_events(using: str, found: dict[str, Flow], now: datetime) -> None:
-    """Add the moves by events in the last sixty minutes, which are no attempts."""
-    sent = Event.objects.using(using).filter(at__gte=now - timedelta(hours=1), model_label__in=list(found))
-    moves = sent.exclude(to="").order_by("-at").values_list("model_label", "source", "to")[:MAX_EVENTS]
-    for (label, source, to), count in Counter(moves).items():
-        found[label].edges[source, to] += count

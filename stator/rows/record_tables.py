@@ -11,7 +11,6 @@ from typing import Any
 from django.db.models import Model, Q, QuerySet
 
 from stator.rows.actions import Action, Before
-from stator.rows.sent_events import Event
 from stator.rows.workers import Worker
 
 # The keys of rows that are deleted as texts, or a queryset of these.
@@ -40,7 +39,8 @@ class RecordTable:
     no longer in force, after the time of ``kept``.
 
     ``undo``: takes back what a manual action made here, given the model, the action, what came of its undo, the alias
-    of the database and the part of the undo; see :mod:`stator.undo`.
+    of the database and the part of the undo; see :mod:`stator.undo`. ``since``: returns which objects with some keys,
+    as texts, got a row after a time, each with why an undo leaves it alone.
     """
 
     model: type[Model]
@@ -57,10 +57,10 @@ class RecordTable:
     sweep: str = ""
     rewrite: Callable[[QuerySet[Any], dict[str, str]], None] | None = None
     undo: Callable[[type[Model], Any, Any, str, Any], None] | None = None
+    since: Callable[[type[Model], str, list[str], Any], dict[str, str]] | None = None
 
 
 RECORD_TABLES = [
-    RecordTable(model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS"),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),

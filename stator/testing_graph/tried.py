@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stator.conf import load_settings
+from stator.extensions.events.tried import TriesEvents
 from stator.extensions.steps.tried import TriesSteps
 from stator.graph import State
 from stator.querysets import HeldClaim
@@ -12,6 +13,7 @@ from stator.rows.life import Life
 
 
 class TriedClaim(
+    TriesEvents,  # stator.extensions.events
     TriesSteps,  # stator.extensions.steps
     HeldClaim,
 ):
@@ -39,10 +41,6 @@ class TriedClaim(
     @property
     def life(self) -> Life:
         return self._life
-
-    @property
-    def events(self) -> tuple[Any, ...]:
-        return self._events
 
     def preparing(self) -> AbstractContextManager[None]:
         return nullcontext()

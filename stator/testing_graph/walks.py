@@ -3,9 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -21,10 +19,11 @@ try:
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+    from stator.extensions.events.walks import SendsEvents
 except ImportError as missing:
     raise ImportError("check_graph() needs Hypothesis, which is not installed; pip install hypothesis") from missing
 
-SENT = datetime(2030, 1, 1, tzinfo=UTC)
 ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
 NEVER_DECLARED: tuple[object, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
@@ -56,7 +55,10 @@ def _run(walk: "type[Walk]", plan: Plan, options: settings) -> None:
         raise AssertionError(str(fault)) from fault.__cause__
 
 
-class Walk(RuleBasedStateMachine):
+class Walk(
+    SendsEvents,  # stator.extensions.events
+    RuleBasedStateMachine,
+):
     """The walk of an object through a graph, with all events outside of handlers."""
 
     def __init__(self, plan: Plan) -> None:
@@ -127,20 +129,6 @@ class Walk(RuleBasedStateMachine):
             is_late = not self.at.automatic and self.age >= timeout
         if is_late:
             self.go(self.at.timeout_state, "times_out_to")
-
-    @precondition(lambda self: self.at.events)
-    @rule(data=st.data())
-    def send_event(self, data: st.DataObject) -> None:
-        """Send an event that the state takes, by as many senders as it needs."""
-        awaited = data.draw(st.sampled_from(list(self.at.events.values())))
-        payload = data.draw(self.plan.events.get(awaited.name, st.none()))
-        event = SimpleNamespace(name=awaited.name, payload=payload, sender="somebody", at=SENT)
-        by = f"event {awaited.name}" if payload is None else f"event {awaited.name} {payload!r}"
-        if awaited.target is not None:
-            self.go(awaited.target, by, event)
-        else:
-            self.events += (event,)
-            self.stay(by, self.failures, 0.0)
 
     @precondition(lambda self: self.others)
     @rule(data=st.data())

@@ -15,7 +15,6 @@ from stator import __version__
 from stator.batteries import extensions
 from stator.db.interface import Claim, Ended
 from stator.graph.outcomes import Moved, Released
-from stator.rows.events import refusals
 
 # Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -50,10 +49,25 @@ class Counts:
     of: Callable[[Claim], Mapping[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessCounts:
+    """What an extension counts in a process, of a worker or of the site, as a metric by model and ``by``."""
+
+    name: str
+    help: str
+    by: str
+    counted: Counter[tuple[str, str]]
+
+
 @cache
-def further() -> tuple[Counts, ...]:
+def counters() -> tuple[Counts | ProcessCounts, ...]:
     """Return what extensions count."""
     return tuple(import_string(path) for extension in extensions() for path in extension.counters)
+
+
+def further() -> list[Counts]:
+    """Return what extensions count of attempts."""
+    return [counts for counts in counters() if isinstance(counts, Counts)]
 
 
 class Measures:
@@ -115,12 +129,14 @@ class WorkerMetrics:
         yield run_times
         yield _timed("stator_worker_claim_seconds", "How long each claim took.", measures.times["claim"])
         yield _timed("stator_worker_record_seconds", "How long writing a batch took.", measures.times["record"])
-        yield refused_events()
+        yield from counted_in_process()
 
 
-def refused_events() -> Metric:
-    """Return how many events this process, of a worker or of the site, has refused."""
-    return _counted("stator_events_refused_total", "Events that this process refused.", "event", refusals)
+def counted_in_process() -> Iterator[Metric]:
+    """Yield what extensions have counted in this process, of a worker or of the site."""
+    for counts in counters():
+        if isinstance(counts, ProcessCounts):
+            yield _counted(counts.name, counts.help, counts.by, counts.counted)
 
 
 def _counted(name: str, help_text: str, by: str, counts: Counter[tuple[str, str]]) -> Metric:

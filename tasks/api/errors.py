@@ -13,7 +13,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from stator.claims import OUTAGES
-from stator.exceptions import EventRefused, StepRefused
+from stator.exceptions import StepRefused
 from tasks.exceptions import (
     ActionNotAllowed,
     LeaseLost,
@@ -198,7 +198,6 @@ ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     TooManyWaiting: lambda error: Busy(str(error), 1),
     UnknownAction: lambda error: Conflict(str(error), "unknown_action"),
     TaskError: lambda error: Invalid(str(error)),
-    EventRefused: lambda error: Conflict(str(error), "event_refused"),
     StepRefused: lambda error: Conflict(str(error), "step_refused"),
     ValidationError: lambda error: Unprocessable(_first(error)),
     DjangoValidationError: lambda error: Invalid(_of_django(error)),

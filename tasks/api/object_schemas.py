@@ -1,12 +1,12 @@
-"""Schemas of managed objects, and of the events that are sent to them."""
+"""Schemas of managed objects."""
 
 from datetime import datetime
 
 from ninja import Schema
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from stator.models import StatorModel, shown_key, state_field, state_name
-from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
+from tasks.api.schemas import MAX_ON_PAGE, ProgressOut, ReasonOut, described, parameter
 
 
 class ObjectFilters(Schema):
@@ -90,22 +90,6 @@ class ObjectWithHistoryOut(ObjectOut):
     available: list[str] = described("The events that this token may send now.", ["approve"])
     steps: list[StepOut] = Field(description="The steps that are done in its state, in order.")
     history: list[HappenedOut]
-
-
-class EventIn(Body):
-    """What an event carries."""
-
-    payload: JsonValue = described("Validated by the form of the event.", {"note": "ok"}, None)
-    key: str = described("A key that the consumer has used before changes nothing.", "mail-17", "", max_length=100)
-
-
-class SentOut(Schema):
-    """What became of an event, and the object after it."""
-
-    outcome: str = described("moved, ready, counted, kept or repeated.", "moved")
-    missing: int = described("How many further senders it takes.", 0)
-    note: str = described("What is odd about a repeated event: it had another payload.", "", "")
-    object: ObjectOut
 
 
 def object_out(row: StatorModel) -> dict[str, object]:

@@ -18,6 +18,7 @@ import stator
 from tasks.api import batches, claims, errors, objects, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 from tasks.api.server import give_connections_back
+from tasks.extensions.events import api as events
 from tasks.extensions.progress import api as progress
 from tasks.extensions.steps import api as steps
 
@@ -40,6 +41,7 @@ for router in (
     progress.router,  # tasks.extensions.progress
     steps.router,  # tasks.extensions.steps
     searching.router, schedules.router, objects.router,
+    events.router,  # tasks.extensions.events
 ):  # fmt: skip
     api.add_router("", router)
 

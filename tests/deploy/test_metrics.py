@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from stator.metrics import GAUGES
+from stator.metrics import gauges
 from stator.worker.measures import Measures, WorkerMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def known() -> set[str]:
         recorder=SimpleNamespace(moved={("app.model", "done"): 1}, lost=0),
     )  # fmt: skip
     text = generate_latest(WorkerMetrics(worker)).decode()
-    return set(GAUGES) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
+    return set(gauges()) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
 
 
 def expressions(path: Path) -> list[str]:

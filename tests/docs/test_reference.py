@@ -18,11 +18,11 @@ from stator.conf import Settings
 from stator.explain.kinds import KINDS
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
-from stator.metrics import GAUGES
+from stator.metrics import gauges
 from stator.querysets import OperatorQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
-from stator.worker.measures import further
+from stator.worker.measures import counters
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
@@ -148,7 +148,7 @@ def test_every_metric_is_named_and_no_other() -> None:
     root = DOCS.parent / "stator"
     of_processes = re.findall(r'"(stator_\w+)"', (root / "worker" / "measures.py").read_text())
     documented = {name for name in named(section("Metrics and probes")) if name.startswith("stator_")}
-    assert {*GAUGES, *of_processes, *(counts.name for counts in further())} == documented
+    assert {*gauges(), *of_processes, *(counts.name for counts in counters())} == documented
 
 
 def test_every_check_is_named() -> None:

@@ -15,13 +15,14 @@ TESTS = {
     "stator/rows/columns.py": "stator/db/test_records.py stator/db/test_leases.py stator/db/test_chores.py "
     "stator/rows/test_transitions.py stator/rows/test_waits.py stator/rows/test_fields.py stator/test_querysets.py",
     "stator/rows/transitions.py": "stator/rows/test_transitions.py stator/rows/test_waits.py "
-    "stator/rows/test_watches.py stator/rows/test_events.py",
-    "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py stator/rows/test_events.py",
+    "stator/rows/test_watches.py stator/extensions/events/test_events.py",
+    "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py "
+    "stator/extensions/events/test_events.py",
     "stator/extensions/related/followers.py": "stator/rows/test_watches.py",
     "stator/extensions/history/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
     "stator/extensions/undo/follower.py": "stator/test_undo.py",
-    "stator/extensions/events/follower.py": "stator/rows/test_events.py",
-    "stator/rows/locking.py": "stator/rows/test_transitions.py stator/rows/test_events.py",
+    "stator/extensions/events/follower.py": "stator/extensions/events/test_events.py",
+    "stator/rows/locking.py": "stator/rows/test_transitions.py stator/extensions/events/test_events.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",
     "stator/rows/claimable.py": "stator/rows/test_claimable.py stator/db/test_claims.py stator/db/test_leases.py",
     "stator/extensions/limits/models.py": "stator/db/test_claims_limits.py",

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from stator.exceptions import EventRefused
-from stator.metrics import GAUGES
+from stator.metrics import gauges
 from stator.models import Worker
 from tests.stator.making import ago, change, put
 from tests.testapp.approvals import Expense
@@ -86,7 +86,7 @@ class TestMetrics:
         assert figures(client)['stator_oldest_transaction_seconds{database="default"}'] >= 0
 
     def test_are_all_explained(self, client: Client) -> None:
-        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= {*GAUGES, REFUSED}  # type: ignore[index]
+        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= {*gauges(), REFUSED}  # type: ignore[index]
 
     @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}])
     def test_need_the_token(self, client: Client, headers: dict[str, str]) -> None:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from django.db.models import Model, QuerySet
 
+from stator.extensions.events.events import apply_event, note_event
+from stator.extensions.events.models import LEFT, Event, events_of
 from stator.graph.states import State
 from stator.rows.clock import Now
-from stator.rows.events import apply_event, note_event
 from stator.rows.followers import Follower, Left
 from stator.rows.keys import key_of
 from stator.rows.locking import BATCH, Locked, in_batches
 from stator.rows.meta import graph_of
-from stator.rows.sent_events import LEFT, Event, events_of
 
 
 class KeptEvents(Follower):

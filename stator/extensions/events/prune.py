@@ -3,9 +3,9 @@
 from django.db.models import Q, QuerySet
 
 from stator.db.sweeps import Row, Sweep, with_rows
+from stator.extensions.events.models import LEFT, Event
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.sent_events import LEFT, Event
 from stator.scopes import entered
 
 

@@ -9,7 +9,7 @@ from django.db.models import Model
 from stator.commands.answer import Answer, BadInput, Options, actor, refusing
 from stator.commands.arguments import add_label, database_of, json_of, model_of, pks_of
 from stator.exceptions import EventRefused
-from stator.rows.events import declared_events, send
+from stator.extensions.events.events import declared_events, send
 from stator.rows.keys import shown_key
 from stator.rows.meta import owner_of
 

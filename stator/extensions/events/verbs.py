@@ -5,12 +5,12 @@ from typing import Any
 from django.db.models import Model, QuerySet
 
 from stator.asynchronous import in_thread
-from stator.rows.answer_links import link_to
-from stator.rows.available import available_to
-from stator.rows.events import Sent, send, withdraw
+from stator.extensions.events.answer_links import link_to
+from stator.extensions.events.available import available_to
+from stator.extensions.events.events import Sent, send, withdraw
+from stator.extensions.events.models import LATEST, Event
 from stator.rows.meta import home_of, owner_of
 from stator.rows.rollbacks import remembered
-from stator.rows.sent_events import Event
 
 
 class TakesEvents:
@@ -76,9 +76,15 @@ class TakesEvents:
 
 
 class HasEvents:
-    """What the claim on an object offers for events."""
+    """What the claim on an object offers for events.
+
+    ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
+    ``sender`` and ``at``; or None. ``events``: all of them, oldest first.
+    """
 
     __slots__ = ()
+
+    event = LATEST
 
     @property
     def events(self) -> tuple[Event, ...]:

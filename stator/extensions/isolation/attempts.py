@@ -15,7 +15,7 @@ from uuid import UUID
 from stator import signals
 from stator.conf import load_settings
 from stator.db import operations_in
-from stator.db.claims import with_events
+from stator.db.claims import complete
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations
 from stator.db.preparing import LATER
@@ -217,7 +217,7 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
     for instance in load_rows(held[:1]):
         if (state := (field := operations.state_field).state_of(instance)) is None:
             raise NotBegun(LATER, f"{operations.graph.__name__} has no state {field.of(instance)!r} in this process")
-        [claim] = with_events([kind(operations.part_with(instance), instance, state, token, claimed)])
+        [claim] = complete([kind(operations.part_with(instance), instance, state, token, claimed)])
         return claim
     return None
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stator.admin.timeline import TimelineEvent
+from stator.admin.timeline import TOLD, TimelineEvent, move_text
 from stator.extensions.reports.models import History, Report
 from stator.graph.failures import lease_lost
-from stator.graph.options import EVENT_NAME
 from stator.models import StatorModel, home_of, records_of
 
 
@@ -51,26 +50,14 @@ def _event(act: History, report: Report | None, who: str) -> TimelineEvent:
         return TimelineEvent("error", act.at, what, who, said, details, traceback, log)
     if act.kind == History.Kind.WAIT:
         return TimelineEvent("said", act.at, f"An attempt in {act.source} did not move it", who, said, details, "", log)
-    if act.kind == History.Kind.EVENT:
-        return _sent(act, who, details)
+    if told := TOLD.get(act.kind):
+        return told(act, who, details)
     if not act.to:
         # The action is stored as the reason.
         return TimelineEvent("hand", act.at, (said or "acted on").capitalize(), who)
     by_hand = " by hand" if act.kind == History.Kind.HAND else ""
-    what = f"{_moved(act)}{by_hand}"
+    what = f"{move_text(act)}{by_hand}"
     return TimelineEvent(str(act.kind), act.at, what, who, said, details, traceback, log)
-
-
-def _sent(act: History, who: str, details: str) -> TimelineEvent:
-    """Return the entry of an event: its name begins the stored reason."""
-    named = EVENT_NAME.match(act.reason)
-    name = named.group() if named else ""
-    what = f"{_moved(act)} by the event {name}" if act.to else f"Event {name} in {act.source}"
-    return TimelineEvent(str(act.kind), act.at, what, who, act.reason[len(name) :].lstrip(": "), details)
-
-
-def _moved(act: History) -> str:
-    return f"{act.source} \N{RIGHTWARDS ARROW} {act.to}"
 
 
 def _reported(report: Report) -> TimelineEvent:

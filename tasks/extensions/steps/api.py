@@ -12,6 +12,7 @@ from tasks.api.documents import Endpoints
 from tasks.api.objects import MAX_HISTORY, add_details
 from tasks.api.schemas import StepDoneOut, StepIn, StepsOut
 from tasks.models import Task
+from tasks.queue.consumers import Consumer
 
 router = Endpoints(tags=["claims"])
 
@@ -42,7 +43,7 @@ def _step_out(step: Step) -> dict[str, object]:
     return {"name": step.name, "result": step.value, "at": step.at, "attempt": step.attempt}
 
 
-def _steps_of(row: StatorModel) -> list[Any]:
+def _steps_of(row: StatorModel, consumer: Consumer) -> list[Any]:
     rows: QuerySet[Any] = QuerySet(owner_of(type(row)), using=home_of(row))
     return list(steps_of(rows, row.pk).values("name", "at", "attempt")[:MAX_HISTORY])
 

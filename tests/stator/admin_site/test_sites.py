@@ -7,10 +7,10 @@ from django.contrib.admin.apps import AdminConfig as DjangoAdminConfig
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
-from stator.admin import inbox
 from stator.admin.overview import OverviewAdmin
 from stator.admin_site import sites as admin_site
 from stator.admin_site.apps import AdminConfig
+from stator.extensions.events.admin import inbox
 from stator.models import Overview, Pause
 from tests.stator.making import put
 from tests.testapp.approvals import Expense, ExpenseGraph

@@ -12,8 +12,8 @@ from stator.db import chores, claims
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
+from stator.models import Event
 from stator.rows.claimable import Crashes
-from stator.rows.sent_events import Event
 from stator.rows.workers import worker_of
 from tests.sizes import PATIENCE
 from tests.stator.db.calling import ERROR, pks, record, take, work

@@ -6,10 +6,10 @@ from django.db import models
 
 from stator import Backoff, Fail, State, StateGraph, TryAgainLater
 from stator.explain import Reason
+from stator.extensions.events.events import Sent
 from stator.graph.outcomes import Outcome
 from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
-from stator.rows.events import Sent
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
 from tasks.models import Queue, Task
 

@@ -9,8 +9,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
 from stator.exceptions import EventRefused
-from stator.rows.answer_links import Answer, answer_of
-from stator.rows.events import form_of, has_fields, payload_of
+from stator.extensions.events.answer_links import Answer, answer_of
+from stator.extensions.events.events import form_of, has_fields, payload_of
 
 logger = logging.getLogger("stator.events")
 

@@ -1,4 +1,6 @@
-"""Events that were sent to objects, as rows."""
+"""The table of events."""
+
+from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
@@ -10,10 +12,12 @@ from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH
 from stator.rows.life import Life
+from stator.rows.meta import graph_of
+from stator.rows.record_tables import RecordTable, add_record_table
 from stator.rows.records import REASON_LENGTH
 
 # The length of the keys that identify a repeated event.
-KEY_LENGTH_OF_EVENTS = 100
+EVENT_KEY_LENGTH = 100
 
 # The ``version`` of a mark, in the table of events, that an object has left a state that takes an event.
 LEFT = -1
@@ -47,7 +51,7 @@ class Event(models.Model):
     until = models.DateTimeField(null=True, blank=True)
     source = models.CharField(max_length=100, blank=True)
     to = models.CharField(max_length=100, blank=True)
-    key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
+    key = models.CharField(max_length=EVENT_KEY_LENGTH, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     life = models.BigIntegerField(default=0, db_default=0, editable=False)
     objects = Events()
@@ -55,6 +59,7 @@ class Event(models.Model):
     reason = ""
 
     class Meta:
+        app_label = "stator"
         constraints = [
             models.UniqueConstraint(
                 fields=["model_label", "object_pk", "key", "sender", "life"], name="stator_event_key_of_life"
@@ -89,3 +94,18 @@ HAPPENED = Kept[tuple[Event, ...] | None]("events", ())
 def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> QuerySet[Event]:
     """Return the events of the present visit and wish of an object, oldest first."""
     return events_of(model, using).filter(life.of_wish, object_pk=str(pk), version=life.visit).order_by("pk")
+
+
+def _sent_since(model: type[Model], using: str, keys: list[str], moment: Any) -> dict[str, str]:
+    """Return the objects to which an event was sent after a moment, which an undo leaves alone."""
+    if not graph_of(model).event_names:
+        return {}
+    sent = events_of(model, using).filter(object_pk__in=keys, at__gt=moment)
+    return dict.fromkeys(sent.values_list("object_pk", flat=True), "got an event since")
+
+
+add_record_table(
+    RecordTable(
+        model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS", since=_sent_since
+    )
+)

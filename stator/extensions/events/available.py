@@ -7,14 +7,14 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-from stator.graph.senders import sender_of
+from stator.extensions.events.events import name_of, refusal_of
+from stator.extensions.events.models import events_of
+from stator.extensions.events.people import NAMED, people_with
+from stator.extensions.events.senders import sender_of
 from stator.graph.states import AwaitedEvent
-from stator.rows.events import name_of, refusal_of
 from stator.rows.keys import shown_key
 from stator.rows.life import life_of
 from stator.rows.meta import home_of, owner_of
-from stator.rows.senders import NAMED, people_with
-from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_field, state_of
 from stator.texts import listed
 

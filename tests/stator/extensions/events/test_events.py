@@ -79,7 +79,7 @@ def test_asynchronous_handler_reads_it_as_well():
 
 @pytest.mark.parametrize("most", [1000, 2])
 def test_handlers_read_all_events_of_the_visit(monkeypatch, most):
-    monkeypatch.setattr("stator.db.claims.MAX_EVENTS", most)
+    monkeypatch.setattr("stator.extensions.events.claims.MAX_EVENTS", most)
     told, packets = {}, [Packet.objects.create() for _ in range(2)]
 
     def tell(cls, it):

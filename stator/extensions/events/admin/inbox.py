@@ -15,12 +15,12 @@ from django.http import HttpRequest
 
 from stator.admin.access import Pages
 from stator.admin.row_summary import age, timeout
-from stator.admin.sending import may_send, offered_for
 from stator.db.looks import bounded
 from stator.db.retry import is_cut_short
+from stator.extensions.events.admin.sending import may_send, offered_for
+from stator.extensions.events.available import Answers, answered_by, answers_to
 from stator.models import StatorModel
 from stator.overview.schemas import works_in_schemas
-from stator.rows.available import Answers, answered_by, answers_to
 from stator.rows.claimable import READY, RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed

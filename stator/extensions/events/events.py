@@ -17,7 +17,8 @@ from django.forms import BaseForm, ModelChoiceField
 
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
-from stator.graph.senders import Sender, sender_of
+from stator.extensions.events.models import EVENT_KEY_LENGTH, Event, events_of, events_of_visit
+from stator.extensions.events.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -25,7 +26,6 @@ from stator.rows.followers import HandAct, by_hand
 from stator.rows.keys import shown_key
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.sent_events import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import entering_from, move_locked
 from stator.rows.wakeup import announce
 from stator.texts import bounded, json_text, text_problem
@@ -175,8 +175,8 @@ class _Request:
     def _repeated(self, mine: QuerySet[Event]) -> Event | None:
         if not self.key:
             return None
-        if len(self.key) > KEY_LENGTH_OF_EVENTS:
-            raise EventRefused(f"the key has {len(self.key)} characters; the most is {KEY_LENGTH_OF_EVENTS}")
+        if len(self.key) > EVENT_KEY_LENGTH:
+            raise EventRefused(f"the key has {len(self.key)} characters; the most is {EVENT_KEY_LENGTH}")
         # What was kept and never given has done nothing, so it may come again.
         own = mine.filter(key=self.key, sender=self._sender)
         own.filter(version=None, until__lte=Now()).delete()

@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser, Permission, User
 
 from stator import Sender
 from stator.exceptions import EventRefused
-from stator.rows.available import answers_to, available_to
+from stator.extensions.events.available import answers_to, available_to
 from tests.stator.making import put, row
 from tests.testapp.approvals import Expense, ExpenseGraph
 

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from stator.exceptions import EventRefused
+from stator.extensions.events import answer_links
 from stator.models import Event
-from stator.rows import answer_links
 from tests.stator.making import put, row
 from tests.testapp.approvals import Expense, ExpenseGraph
 

@@ -11,14 +11,14 @@ from django.db.models import QuerySet
 from django.urls import NoReverseMatch, reverse
 
 from stator.exceptions import EventRefused
+from stator.extensions.events.events import Sent, name_of, send
+from stator.extensions.events.models import events_of
+from stator.extensions.events.senders import Sender, sender_of
 from stator.graph.options import is_seconds
-from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent
-from stator.rows.events import Sent, name_of, send
 from stator.rows.keys import key_of
 from stator.rows.life import life_of
 from stator.rows.meta import model_of, owner_of
-from stator.rows.sent_events import events_of
 from stator.rows.state_column import state_name, state_of
 
 SALT = "stator.answer"

@@ -13,9 +13,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from stator.admin import StatorAdmin, sending
-from stator.admin import inbox as waiting
-from stator.graph.senders import Sender
+from stator.admin import StatorAdmin
+from stator.extensions.events.admin import inbox as waiting
+from stator.extensions.events.admin import sending
+from stator.extensions.events.senders import Sender
 from stator.models import Event, History
 from stator.rows.locking import in_batches
 from tests.queries import analyze, sent

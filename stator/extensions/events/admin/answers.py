@@ -17,14 +17,14 @@ from django.utils import timezone
 from stator.admin.actions import ReasonForm
 from stator.admin.confirmation import admin_url, ask, back, context_of, given, log, refuse
 from stator.admin.listing import AnyAddressAdmin
-from stator.admin.sending import EVENT, may_send, offered_for
 from stator.exceptions import EventRefused
-from stator.graph.senders import Sender
+from stator.extensions.events.admin.sending import EVENT, may_send, offered_for
+from stator.extensions.events.answer_links import are_served
+from stator.extensions.events.available import answered_by, answers_to, available_to
+from stator.extensions.events.events import refusal_of
+from stator.extensions.events.senders import Sender
 from stator.graph.states import AwaitedEvent
-from stator.rows.answer_links import are_served
-from stator.rows.available import answered_by, answers_to, available_to
 from stator.rows.clock import moment_text
-from stator.rows.events import refusal_of
 from stator.rows.keys import shown_key
 from stator.texts import counted, escape
 

@@ -1,0 +1,1 @@
+"""Events that consumers send to managed objects."""
