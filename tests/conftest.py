@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("CITUS_URL is not set")
     if (lacked := item.get_closest_marker("citus_lacks")) and is_citus():
         pytest.skip(f"Citus has no {lacked.args[0]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Statistics that are not written yet are of a database that is emptied now."""
+    if gathered := sys.modules.get("stator.extensions.stats.gathered"):
+        gathered.GATHERED.forget()
 
 
 @pytest.fixture(autouse=True)

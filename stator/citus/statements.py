@@ -4,7 +4,7 @@ The planner of Citus takes a WITH that updates, but none that inserts. So histor
 statements of their own, in the transaction of the record.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -20,6 +20,7 @@ from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
 from stator.db.records import Accepted
 from stator.db.records_postgresql import PostgresqlRecords
+from stator.db.session import Session, session_of
 from stator.db.values import Params, Row
 from stator.extensions.slices.away import look_patience, patience
 from stator.rows.stay import Stay
@@ -41,14 +42,46 @@ class CitusTransactions(PostgresqlTransactions):
         self, statement: str, params: Params, planner: str = sql.ANY, *, often: bool = False, last: bool = False
     ) -> list[Row]:
         """Return the rows of one statement."""
-        with patience(self._operations, everywhere=self._operations.model._meta.db_table in statement):
+        operations, connection = self._operations, self._operations.connection
+        with patience(operations, everywhere=operations.model._meta.db_table in statement):
+            if often and operations.division.has_own_text and (session := _session_alone(connection)):
+                # With settings ahead of it, Citus begins a transaction on the node, which they do not reach anyway.
+                session.settle(connection, operations.locks.wait)
+                return session.send(connection, "", statement, params, often=True, alone=True)
             return super().fetch(statement, params, planner, often=often, last=last)
 
     @contextmanager
     def transaction(self, *, wait: float | None = None) -> Iterator[None]:
         """Return a transaction at READ COMMITTED."""
+        if session := _session_alone(self._operations.connection):
+            session.unsettle(self._operations.connection)
         with patience(self._operations), super().transaction(wait=wait):
             yield
+
+
+def _session_alone(connection: Any) -> Session | None:
+    """Return the session of a connection if a statement can be a message, and a transaction, by itself there.
+
+    Behind a pooler, the settings of a session may be for another client's statements.
+    """
+    if connection.in_atomic_block or not connection.get_autocommit():
+        return None
+    session = session_of(connection)
+    if not session.direct or session.isolation != "read committed":
+        return None
+    if _with_own_settings not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_with_own_settings)
+    return session
+
+
+def _with_own_settings(
+    execute: Callable[..., object], text: Any, params: object, many: bool, context: dict[str, Any]
+) -> object:
+    """Send a statement of Django's cursor, which may be the project's, in a session with its own settings."""
+    connection = context["connection"]
+    if not connection.in_atomic_block:
+        session_of(connection).unsettle(connection)
+    return execute(text, params, many, context)
 
 
 class CitusRecords(PostgresqlRecords):

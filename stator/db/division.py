@@ -72,6 +72,10 @@ class Undivided:
         claims: list[Any] = self.store.claim_together(*args, **options)
         return claims
 
+    def enough(self, limit: int) -> int:
+        """Return how many rows a claim of at most ``limit`` brings if there may be more."""
+        return limit
+
     def release_token(self, token: object) -> int:
         """Release the rows of a claim statement in parts on several nodes; return how many."""
         raise NotImplementedError

@@ -17,6 +17,8 @@ from stator.statements import Statement
 
 # An answer of :meth:`Effect.wants`: a statement of its own writes the effect, after that of the rows.
 AFTER: Final = "<after>"
+# Another one: nothing is written with the rows. The effect takes note of them once they are written.
+LATER: Final = "<later>"
 
 
 class Act(Protocol):
@@ -198,10 +200,16 @@ class Effect:
         """Write the effect by statements of its own, in the transaction that has written the rows."""
         raise NotImplementedError
 
+    def note(self, done: Done) -> None:
+        """Take note of rows that are written and, outside of a transaction of others, committed; see ``LATER``."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How effects are written: ``together`` with the rows, each by its answer, or by ``further`` statements.
+
+    ``later``: those that take note of the rows and write nothing with them.
 
     ``tells``: some of these need the seconds that each row had been in the state that it left.
     ``complete``: the plan for a statement that leaves out no row; None if this one does not either.
@@ -212,17 +220,20 @@ class Plan:
     further: tuple[Effect, ...]
     tells: bool
     complete: "Plan | None" = None
+    later: tuple[Effect, ...] = ()
 
     @classmethod
     def of(cls, effects: Sequence[Effect], answers: tuple[Hashable, ...]) -> "Plan":
         """Return the plan for these answers of the effects."""
         asked = [(effect, answer) for effect, answer in zip(effects, answers, strict=True) if answer is not None]
-        together = tuple((effect, answer) for effect, answer in asked if answer != AFTER)
+        together = tuple((effect, answer) for effect, answer in asked if answer not in (AFTER, LATER))
+        noting = tuple(effect for effect, answer in asked if answer == LATER)
         further = tuple(effect for effect, answer in asked if answer == AFTER)
         picky = {effect for effect, _ in together if effect.picky}
         later = tuple(AFTER if effect in picky else answer for effect, answer in zip(effects, answers, strict=True))
         complete = cls.of(effects, later) if picky else None
-        return cls(answers, together, further, any(effect.tells for effect in further), complete)
+        tells = any(effect.tells for effect in (*further, *noting))
+        return cls(answers, together, further, tells, complete, noting)
 
     def parts(self, act: Act) -> list[Part]:
         """Return the shares of the one statement."""

@@ -107,6 +107,10 @@ class Records:
                 done = Done(batch.only(accepted), accepted, together, wait)
                 for effect in plan.further:
                     effect.write(done)
+        if accepted and plan.later:
+            done = Done(batch.only(accepted), accepted, together)
+            for effect in plan.later:
+                effect.note(done)
         found = found_written(self._operations, batch, accepted) if again else set[Pk]()
         return self._sort_out(batch, {*accepted, *found} if found else accepted)
 

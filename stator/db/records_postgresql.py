@@ -89,7 +89,7 @@ class PostgresqlRecords(records.Records):
     def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
         """Record like the portable method; rows that no effect leaves out take one statement."""
         plan = self._plan(batch) if self._may_be_picky and not again else None
-        if plan is None or plan.further or not plan.complete:
+        if plan is None or plan.further or plan.later or not plan.complete:
             return super().record_batch(batch, again=again, last=last)
         accepted = set(self._compiler.keys_of(self._send(batch, plan)))
         rest = [ended for ended in batch.ended if ended[0].pk not in accepted]
@@ -110,7 +110,7 @@ class PostgresqlRecords(records.Records):
         plan = self._plan(batch)
         if len(batch.ended) > 1:
             plan = plan.complete or plan
-        found = self._send(batch, plan) if not plan.further else []
+        found = self._send(batch, plan) if not (plan.further or plan.later) else []
         if not found:
             return None
         result = batch.accepted()

@@ -205,6 +205,9 @@ class Session:
         # If the session turns out to be shared, its prepared statements must not be taken for ours.
         self._prefix = f"stator_{os.urandom(6).hex()}"
         self._names = count()
+        # The settings that the whole session has for statements that are alone in their message, as a text; "" for its
+        # own.
+        self._settled = ""
 
     def send(
         self,
@@ -216,14 +219,18 @@ class Session:
         often: bool,
         restore: bool = False,
         last: bool = False,
+        alone: bool = False,
     ) -> list[Row]:
         """Return the rows of a statement; if it is sent ``often``, by a plan that the session keeps.
+
+        ``alone``: its message has no other, except when it is prepared, which is the first time. The session is
+        :meth:`settled`.
 
         Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
         settings that the statement changes for the rest of the transaction. ``last``: commit the transaction instead.
         """
         key = PATH.get(), statement
-        text = self._text(*key) if often and self.prepares else statement
+        text = self._text(*key, alone=alone) if often and self.prepares else statement
         after = "; COMMIT" if last else self._restoring(planner + text) if restore else ""
         try:
             return send(connection, planner + text + after, params)
@@ -246,7 +253,24 @@ class Session:
         """Return the text that resets the settings at the beginning of a text."""
         return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
-    def _text(self, path: str, statement: str) -> str:
+    def settle(self, connection: BaseDatabaseWrapper, wait: float | None) -> None:
+        """Give the whole session the settings for statements of ours that are alone in their message."""
+        timeout = self.usual["lock_timeout"] if wait is None else f"{max(1, int(wait * 1000))}ms"
+        self._set(connection, f"SET plan_cache_mode = force_generic_plan; SET lock_timeout = '{timeout}'")
+
+    def unsettle(self, connection: BaseDatabaseWrapper) -> None:
+        """Give the session its own settings back."""
+        if self._settled:
+            names = ("plan_cache_mode", "lock_timeout")
+            self._set(connection, "; ".join(f"SET {name} = '{self.usual[name]}'" for name in names))
+            self._settled = ""
+
+    def _set(self, connection: BaseDatabaseWrapper, settings: str) -> None:
+        if self._settled != settings:
+            send_many(connection, settings, ())
+            self._settled = settings
+
+    def _text(self, path: str, statement: str, *, alone: bool = False) -> str:
         """Return the text to send, with the same parameters: the statement itself, or the call of its prepared form."""
         key = path, statement
         if known := self._texts.get(key):
@@ -254,13 +278,13 @@ class Session:
         if len(self._texts) >= MAX_PREPARED:
             return statement
         self._uses[key] += 1
-        if self._uses[key] <= USES:
+        if self._uses[key] <= USES and not alone:
             return statement
         # A new name each time: the server keeps a prepared statement even if its transaction fails.
         name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
         counted = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        self._texts[key] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
+        self._texts[key] = f"{'' if alone else GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
         return f"PREPARE {name} AS {counted}; {self._texts[key]}"
 
 

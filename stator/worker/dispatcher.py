@@ -250,7 +250,8 @@ class Dispatcher:
         except BaseException:
             lane.hungry = True
             raise
-        lane.came(len(claims), asked)
+        enough = lane.operations.division.enough(asked)
+        lane.came(min(len(claims), enough), enough)
         self._attempts.begin(claims)
         return len(claims)
 

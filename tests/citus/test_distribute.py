@@ -13,7 +13,6 @@ from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
 from stator.db.probe import Work, look
-from stator.db.session import USES
 from stator.db.tables import lack_of
 from stator.graph.outcomes import Moved, Waiting
 from stator.migration_operations import Distribute, PartitionByTime
@@ -141,14 +140,17 @@ def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
 def test_plans_are_kept_for_each_slice(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow the cluster is, no later claim returns to the head.
     monkeypatch.setattr("stator.db.claims.HEAD_EVERY", PATIENCE)
-    Sheet.objects.using(alias).bulk_create([Sheet(shard=shard) for shard in (0, 1) for _ in range(USES + 3)])
+    Sheet.objects.using(alias).bulk_create([Sheet(shard=shard) for shard in (0, 1) for _ in range(8)])
     for part in operations_of(Sheet, alias=alias).division.known()[:2]:
-        for claim in chain.from_iterable(part.claim([SheetGraph.new], 1) for _ in range(USES + 3)):
+        for claim in chain.from_iterable(part.claim([SheetGraph.new], 1) for _ in range(8)):
             part.record([(claim, Moved(SheetGraph.done))])
     with connections[alias].cursor() as cursor:
         cursor.execute("SELECT generic_plans FROM pg_prepared_statements WHERE custom_plans = 0")
-        # The first claim of a slice is from its head, and has another text.
-        assert sorted(cursor.fetchall()) == [(2,), (2,), (3,), (3,)]
+        # Claims from the first use on; the first claim of a slice is from its head, and has another text. Records are
+        # in a transaction with the history, and are prepared after some uses.
+        assert sorted(cursor.fetchall()) == [(1,), (1,), (3,), (3,), (7,), (7,)]
+        cursor.execute("SELECT current_setting('plan_cache_mode'), current_setting('lock_timeout')")
+        assert cursor.fetchone() == ("auto", "0")
 
 
 def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(alias: str) -> None:

@@ -6,6 +6,7 @@ EXTENSION = Extension(
     name="stats",
     connect=("stator.extensions.stats.readings.connect",),
     effects=("stator.extensions.stats.effect.CountedAttempts",),
+    parts=("stator.extensions.stats.gathered.parts",),
     duties=("stator.extensions.stats.duties.SAMPLE",),
     upkeep=("stator.extensions.stats.duties.THIN", "stator.extensions.stats.duties.MERGE"),
     admin=("stator.extensions.stats.admin",),

@@ -2,10 +2,14 @@
 
 import threading
 from collections.abc import Hashable
+from functools import partial
+from typing import Any
 
 from django.db import connections
+from django.db.transaction import on_commit
 
-from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
+from stator.db.effects import AFTER, LATER, Act, Done, Effect, Part, Store
+from stator.extensions.stats.gathered import GATHERED, Edge
 from stator.extensions.stats.models import Stats
 from stator.rows.stay import Stay
 from stator.statements import Statement, written
@@ -60,6 +64,8 @@ class CountedAttempts(Effect):
     @classmethod
     def bind(cls, store: Store) -> "CountedAttempts":
         """Return the effect for what the one statement may do."""
+        if store.operations.scope.node is not None:
+            return GatheredAttempts(store)
         return UpdatedAttempts(store) if store.updates else CountedAttempts(store)
 
     def wants(self, act: Act) -> Hashable:
@@ -76,18 +82,30 @@ class CountedAttempts(Effect):
 
     def write(self, done: Done) -> None:
         """Count the rows."""
-        operations, act = self._operations, done.act
-        source, to = act.edge
-        failed = sum(outcome.failure is not None for _, outcome in act.ended)
+        operations, (source, to) = self._operations, done.act.edge
+        Stats.add(operations.alias, operations.label, source, to, shard=self.shard(), **self._counts(done))
+
+    def _counts(self, done: Done) -> dict[str, Any]:
+        failed = sum(outcome.failure is not None for _, outcome in done.act.ended)
         stays = done.together or [Stay.of_each([stay for stay in done.accepted.values() if stay is not None])]
-        Stats.add(
-            operations.alias, operations.label, source, to, shard=self.shard(), handled=len(done.accepted),
-            failed=failed, stays=stays if act.moved else (),
-        )  # fmt: skip
+        return {"handled": len(done.accepted), "failed": failed, "stays": stays if done.act.moved else ()}
 
     def shard(self) -> int:
         """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
         return int(self._operations.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
+
+
+class GatheredAttempts(CountedAttempts):
+    """The statistics of rows on another node than their own: they are gathered, and written once a second."""
+
+    def wants(self, act: Act) -> Hashable:
+        """Return that it is written later; moves without a handler are few transactions, which have it."""
+        return None if act.released else LATER if act.claims else AFTER
+
+    def note(self, done: Done) -> None:
+        """Add the rows to what is written next, once they are committed."""
+        edge = Edge(self.alias, self._operations.scope.path, self._operations.label, *done.act.edge)
+        on_commit(partial(GATHERED.add, edge, shard=self.shard(), **self._counts(done)), using=self.alias)
 
 
 class UpdatedAttempts(CountedAttempts):
