@@ -111,7 +111,7 @@ def shapes(request: Any, monkeypatch: pytest.MonkeyPatch) -> list[Troubled]:
     return found
 
 
-RESTING = {"state_ready": False, "state_next_attempt": ago(-60)}
+RESTING = {"state_ready": False, "state_next_attempt": ago(-86400)}
 
 
 def troubled(make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Troubled:
