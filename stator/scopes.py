@@ -49,7 +49,7 @@ PATHS = Paths()
 
 
 @dataclass(slots=True)
-class Tables:
+class TableDivision:
     """What divides tables says so.
 
     ``divided_by``: return the name of the field by which the table of a model is divided, "" if it is whole.
@@ -67,7 +67,7 @@ class Tables:
 
 # Functions of apps that keep up the tables of theirs in a database, and return how many parts changed.
 KEPT_UP: list[Callable[[str], int]] = []
-TABLES = Tables()
+TABLES = TableDivision()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ ORDER BY granted, waitstart DESC NULLS LAST
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """The session for which readers of a table wait; ``since``: how long ago its transaction began, in seconds."""
 
     table: str
@@ -66,7 +66,7 @@ def reading(using: str) -> Iterator[None]:
         yield
 
 
-def holders(using: str) -> dict[str, Holder]:
+def holders(using: str) -> dict[str, LockHolder]:
     """Return, by the name of each table for whose lock readers wait, who holds it; empty if the server cannot say."""
     connection: Any = connections[using]
     if not capabilities_of(connection).has_monitoring_views:
@@ -75,7 +75,9 @@ def holders(using: str) -> dict[str, Holder]:
         cursor.execute(LOCKS)
         found = cursor.fetchall()
     return {
-        table: Holder(table, pid, ", ".join(filter(None, (user, program))), float(since or 0.0), _one_line(statement))
+        table: LockHolder(
+            table, pid, ", ".join(filter(None, (user, program))), float(since or 0.0), _one_line(statement)
+        )
         for table, _, pid, user, program, since, statement in found
     }
 
@@ -84,6 +86,6 @@ def _one_line(statement: str | None) -> str:
     return " ".join((statement or "").split())
 
 
-def holder_among(found: dict[str, Holder], tables: Collection[str]) -> Holder | None:
+def holder_among(found: dict[str, LockHolder], tables: Collection[str]) -> LockHolder | None:
     """Return who holds one of these tables, else who holds any."""
     return next((found[table] for table in tables if table in found), next(iter(found.values()), None))

@@ -14,7 +14,7 @@ from stator.statements import Statement, StatementCache, selecting
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SelectedColumns:
     """The columns that one queryset selects.
 
     ``fields``: the number of fields, which come first.
@@ -31,7 +31,7 @@ class Part:
     width: int
 
     @classmethod
-    def of(cls, rows: QuerySet[Model]) -> "Part":
+    def of(cls, rows: QuerySet[Model]) -> "SelectedColumns":
         """Return the part of a queryset with all fields of its model, and annotations."""
         compiler = rows.query.get_compiler(using=rows.db, elide_empty=False)
         compiler.setup_query()
@@ -65,7 +65,7 @@ class Lookup:
     """A statement, and the parts of its rows."""
 
     statement: Statement
-    parts: Sequence[Part]
+    parts: Sequence[SelectedColumns]
 
     @classmethod
     def of(cls, querysets: Sequence[QuerySet[Model]], connection: BaseDatabaseWrapper) -> "Lookup":
@@ -77,7 +77,7 @@ class Lookup:
         statement = Statement.of(*joined)
         if connection.vendor == "postgresql":
             statement = import_module("stator.db.session").inlined(connection, statement)
-        return cls(statement, [Part.of(rows) for rows in firsts])
+        return cls(statement, [SelectedColumns.of(rows) for rows in firsts])
 
 
 _cache: StatementCache[Lookup] = StatementCache()

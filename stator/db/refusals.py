@@ -36,7 +36,7 @@ MAX_REMEMBERED = 1000
 OF_THE_STATEMENT = "42"
 
 
-class Refused(NamedTuple):
+class RefusedWrite(NamedTuple):
     """A kind of write that the database refused for one row."""
 
     deed: str
@@ -44,7 +44,7 @@ class Refused(NamedTuple):
 
 
 class Refusals(Suspensions):
-    """The writes that the database refused for rows of one model, as seen by this process, by :class:`Refused`."""
+    """The writes that the database refused for rows of one model, as seen by this process, by :class:`RefusedWrite`."""
 
     def __init__(self, label: str) -> None:
         super().__init__(PACE)
@@ -65,7 +65,7 @@ class Refusals(Suspensions):
 
     def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""
-        key, known, text = Refused(deed, pk), self._of(deed), bounded(str(error), MESSAGE_LENGTH)
+        key, known, text = RefusedWrite(deed, pk), self._of(deed), bounded(str(error), MESSAGE_LENGTH)
         if key not in known and len(known) >= MAX_REMEMBERED:
             self.end(known[0])
         times = self.suspend(key, text, PACE_OF_CLAIMS if deed == CLAIM else PACE).times
@@ -77,9 +77,9 @@ class Refusals(Suspensions):
             },
         )  # fmt: skip
 
-    def _of(self, deed: str) -> list[Refused]:
+    def _of(self, deed: str) -> list[RefusedWrite]:
         """Return the rows for which a kind of write was refused, the latest last."""
-        return [key for key in self.held if isinstance(key, Refused) and key.deed == deed]
+        return [key for key in self.held if isinstance(key, RefusedWrite) and key.deed == deed]
 
 
 class Refusing(Protocol):

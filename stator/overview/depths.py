@@ -39,14 +39,14 @@ FAR, FAR_NAMED = 366 * 86400.0, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class StateCounts:
     """What is read of several models at once: the numbers of one of them, and its held rows."""
 
     numbers: Answer
     held: list[Held]
 
 
-def counts(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, Counts]:
+def counts(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, StateCounts]:
     """Return the counts of some models of one database, by their labels: one statement, and one if rows are held.
 
     There is one more for each further type of keys, and on SQLite one for each model with held rows.
@@ -56,10 +56,10 @@ def counts(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, Counts]:
     using = next(iter(rows_of.values())).db
     numbers = dict(zip(rows_of, tally(using, *map(_question_of, rows_of.values())), strict=True))
     claimed = held_by_label({label: rows for label, rows in rows_of.items() if numbers[label][CLAIMED]})
-    return {label: Counts(each, claimed.get(label, [])) for label, each in numbers.items()}
+    return {label: StateCounts(each, claimed.get(label, [])) for label, each in numbers.items()}
 
 
-def depths(rows: OperatorQuerySet, counted: Counts | None = None) -> Depths:
+def depths(rows: OperatorQuerySet, counted: StateCounts | None = None) -> Depths:
     """Return the numbers of a model by what is ``counted`` of it, or else by one or two statements.
 
     It takes one more statement if some rows are due in the far future, one for each state with stuck rows, and two for

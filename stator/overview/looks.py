@@ -10,7 +10,7 @@ from django.db import DatabaseError, connections
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.db.looks import MOST, Holder, bounded, holder_among, holders
+from stator.db.looks import MOST, LockHolder, bounded, holder_among, holders
 from stator.db.retry import is_cut_short, is_lock_timeout, is_of_remote
 from stator.explain.problem import ERROR, Problem
 from stator.graph.durations import span
@@ -121,7 +121,7 @@ class Looks:
                 if held := next((found[table] for table in _tables_of(each) if table in found), None):
                     self._leave_out(each, held)
 
-    def _leave_out(self, model: type[Model], holder: Holder | None) -> None:
+    def _leave_out(self, model: type[Model], holder: LockHolder | None) -> None:
         table, label = holder.table if holder else model._meta.db_table, model._meta.label_lower
         known = (one for one in self.unread.values() if one.numbers.get("table") == table)
         same = self.unread.get(label) or next(known, None)

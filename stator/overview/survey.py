@@ -14,7 +14,7 @@ from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, pr
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
-from stator.overview.depths import Counts, counts, depths, empty
+from stator.overview.depths import StateCounts, counts, depths, empty
 from stator.overview.looks import Looks
 from stator.overview.starving import starving_in
 from stator.overview.workers import workers_holding
@@ -126,7 +126,7 @@ def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], lo
     return {}
 
 
-def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks, counted: Counts | None) -> Depths:
+def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks, counted: StateCounts | None) -> Depths:
     """Return the numbers of a model; none if it lacks something or cannot be read."""
     if rows.model._meta.label_lower in lacks:
         return empty(rows)

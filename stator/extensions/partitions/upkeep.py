@@ -38,7 +38,7 @@ def maintain(model: type[Model], alias: str, age: float, may_drop: MayDrop = lam
     transaction; if its lock is not to be had, the next call makes it. A table without partitions stays as it is.
     """
     table = read(model, alias)
-    return Upkeep(model, alias, table, age, may_drop).run() if table else 0
+    return PartitionUpkeep(model, alias, table, age, may_drop).run() if table else 0
 
 
 def connect() -> None:
@@ -47,7 +47,7 @@ def connect() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class PartitionUpkeep:
     """The upkeep of one table; the attributes are as in :func:`maintain`."""
 
     model: type[Model]

@@ -25,7 +25,7 @@ from stator.scopes import are_apart
 from stator.texts import counted
 
 
-class Held(Fact[list[Pause]]):
+class HoldingPauses(Fact[list[Pause]]):
     """The pauses that hold one object."""
 
     holds_up = True
@@ -57,7 +57,7 @@ class Held(Fact[list[Pause]]):
 
 def paused(facts: Facts) -> Iterator[Said]:
     """Say of each pause who made it, what it holds, until when, and why."""
-    for pause in facts.of(Held):
+    for pause in facts.of(HoldingPauses):
         left = (pause.until - facts.now).total_seconds() if pause.until else None
         what = pause.state or "the model"
         where = f" where {', '.join(f'{name}={value!r}' for name, value in pause.where.items())}" if pause.where else ""
@@ -131,9 +131,9 @@ def _cell(listed: list[dict[str, Any]]) -> str:
 
 PAUSED = ProblemKind.of_one(
     paused,
-    holds=lambda facts: bool(facts.of(Held)),
+    holds=lambda facts: bool(facts.of(HoldingPauses)),
     rows=rows_paused,
-    fact=Held,
+    fact=HoldingPauses,
     after="quarantined",
     # The person who made it may be unknown or gone.
     remedy="Check whether its reason still holds, then resume.",

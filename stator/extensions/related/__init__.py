@@ -4,7 +4,7 @@ from stator.seams import Extension
 
 EXTENSION = Extension(
     name="related",
-    conditions=("stator.extensions.related.condition.Parked", "stator.extensions.related.condition.Waiting"),
+    conditions=("stator.extensions.related.condition.Parked", "stator.extensions.related.condition.WaitingForRelated"),
     duties=("stator.extensions.related.duties.REOPEN_ALL", "stator.extensions.related.duties.REOPEN"),
     kinds=(
         "stator.extensions.related.kinds.AWAITS_RELATED",
@@ -15,7 +15,7 @@ EXTENSION = Extension(
     ),
     effects=("stator.extensions.related.effect.HandedOn",),
     followers=(
-        "stator.extensions.related.followers.Awaited",
+        "stator.extensions.related.followers.ReopenedWaiters",
         "stator.extensions.related.followers.Repointed",
         "stator.extensions.related.followers.Entered",
         "stator.extensions.related.followers.Related",

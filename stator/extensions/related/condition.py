@@ -19,7 +19,7 @@ class Parked(Condition):
         return [reopenable(self._store)]
 
 
-class Waiting(Condition):
+class WaitingForRelated(Condition):
     """The objects of a model wait for other objects."""
 
     @classmethod

@@ -15,7 +15,7 @@ from stator.rows.transitions import tell_moves
 from stator.scopes import in_parts
 
 
-class Awaited(Follower):
+class ReopenedWaiters(Follower):
     """Reopens the parked rows that waited for rows to enter a state."""
 
     def __init__(self, model: type[Model]) -> None:

@@ -17,7 +17,7 @@ EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Group:
+class LineGroup:
     """Objects alike. ``late``: seconds on average and at most, from when they were due until they were moved, or now.
 
     ``to``: the state into which they were moved; "" if they were deleted, or are still there.
@@ -43,10 +43,10 @@ class ShadowReport:
 
     states: list[str]
     since: Any
-    as_here: list[Group]
-    elsewhere: list[Group]
-    not_here: list[Group]
-    not_there: list[Group]
+    as_here: list[LineGroup]
+    elsewhere: list[LineGroup]
+    not_here: list[LineGroup]
+    not_there: list[LineGroup]
     at_rest: int
 
     @property
@@ -80,7 +80,7 @@ def report_on(model: type[Model], using: str) -> ShadowReport:
     )
 
 
-def _groups(model: type[Model], lines: QuerySet[ShadowLine], to: str, until: Any) -> Iterator[Group]:
+def _groups(model: type[Model], lines: QuerySet[ShadowLine], to: str, until: Any) -> Iterator[LineGroup]:
     delay = Seconds(Elapsed(F("due"), until=until))
     found = lines.order_by().values_list("source", "act", to)
     for source, act, there, count, average, most in found.annotate(
@@ -90,10 +90,10 @@ def _groups(model: type[Model], lines: QuerySet[ShadowLine], to: str, until: Any
         texts = alike.values_list("object_pk", flat=True)[:EXAMPLES]
         known = average is not None
         late, latest = (float(average), float(most)) if known else (None, None)
-        yield Group(source, act, there, count, late, latest, [shown_text(model, text) for text in texts])
+        yield LineGroup(source, act, there, count, late, latest, [shown_text(model, text) for text in texts])
 
 
-def _could(graph: type[StateGraph], lines: QuerySet[ShadowLine], group: Group) -> bool:
+def _could(graph: type[StateGraph], lines: QuerySet[ShadowLine], group: LineGroup) -> bool:
     """Return whether a worker that does the act of a group moves objects to where they were moved."""
     state = graph.states.get(group.source)
     if state is not None and group.act == state.handler_name:

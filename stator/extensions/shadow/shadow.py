@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import add_label, database_of, model_of
-from stator.extensions.shadow.report import Group, ShadowReport, report_on
+from stator.extensions.shadow.report import LineGroup, ShadowReport, report_on
 from stator.graph.durations import span
 from stator.rows.clock import moment_json, moment_text
 from stator.texts import counted
@@ -20,11 +20,11 @@ EMPTY = "Nothing was seen yet: workers look at it in their scheduling passes."
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """Groups under one heading."""
 
     head: str
-    groups: list[Group]
+    groups: list[LineGroup]
     late: str
 
 
@@ -57,10 +57,10 @@ def _lines(label: str, report: ShadowReport) -> Iterator[str]:
         return
     yield f"Seen since {moment_text(report.since)}; {counted(report.differences, 'difference')}."
     sections = (
-        Section("Other code moved these, and workers would have left them alone:", report.not_here, ""),
-        Section("Due here and not moved there:", report.not_there, "due for"),
-        Section("Other code moved these elsewhere than workers would have:", report.elsewhere, "late by"),
-        Section("Moved as workers would have:", report.as_here, "late by"),
+        ReportSection("Other code moved these, and workers would have left them alone:", report.not_here, ""),
+        ReportSection("Due here and not moved there:", report.not_there, "due for"),
+        ReportSection("Other code moved these elsewhere than workers would have:", report.elsewhere, "late by"),
+        ReportSection("Moved as workers would have:", report.as_here, "late by"),
     )
     for section in sections:
         if section.groups:
@@ -71,7 +71,7 @@ def _lines(label: str, report: ShadowReport) -> Iterator[str]:
     yield f"{counted(report.at_rest, 'object')} that both leave alone."
 
 
-def _table(section: Section) -> tuple[list[str], list[list[str]]]:
+def _table(section: ReportSection) -> tuple[list[str], list[list[str]]]:
     is_open = section.late == "due for"
     heads = ["from", *["moved to"] * (not is_open), "here", "objects", *[section.late, "at most"] * bool(section.late)]
     rows = [

@@ -14,7 +14,7 @@ from stator.extensions.steps.models import steps_of
 MAX_STEPS = 50
 
 
-class Done(Fact[list[str]]):
+class DoneSteps(Fact[list[str]]):
     """The names of the steps that are done in this visit of an object's state, in order."""
 
     def known(self, facts: Facts) -> list[str]:
@@ -26,7 +26,7 @@ class Done(Fact[list[str]]):
 
 def steps_done(facts: Facts) -> Iterator[Said]:
     """Name the steps that a further attempt does not repeat."""
-    steps = facts.of(Done)
+    steps = facts.of(DoneSteps)
     *first, last = steps
     named = f"{', '.join(first)} and {last}" if first else last
     s = "s" if first else ""
@@ -35,7 +35,7 @@ def steps_done(facts: Facts) -> Iterator[Said]:
 
 STEPS_DONE = ProblemKind.of_one(
     steps_done,
-    fact=Done,
-    holds=lambda facts: bool(facts.of(Done)),
+    fact=DoneSteps,
+    holds=lambda facts: bool(facts.of(DoneSteps)),
     remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
 )
