@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -62,12 +62,15 @@ def frozen() -> Iterator[None]:
     try:
         # The server first, so that it starts no further one.
         for pid in [server, *children_of(server)]:
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
         yield
     finally:
         for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+            # A backend that had just begun to end has done so.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def children_of(parent: int) -> Iterator[int]:
@@ -152,4 +155,4 @@ def test_objects_on_other_nodes_go_on_while_a_node_hangs(make_database: MakeData
     moves = Counter(raw(Sheet, alias).values_list("state", "state_version"))
     assert moves == {("done", 1): rows.count()}
     assert took[0] < 7 + CROWDED, took
-    assert max(took[1:]) < 1 + CROWDED, took
+    assert max(took[1:]) < 2 + CROWDED, took
