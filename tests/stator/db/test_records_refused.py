@@ -82,8 +82,13 @@ def rows_of(claims):
 COLUMNS = ["state", "state_version", "state_claim", "state_attempts", "state_failures", "state_ready"]
 
 
-@pytest.mark.parametrize("refused", [0, 1, ROWS - 1, ROWS])
-@pytest.mark.parametrize("refuse", [unlocked, deleted, pytest.param(locked_elsewhere, marks=pytest.mark.postgresql)])
+@pytest.mark.parametrize(
+    ("refuse", "refused"),
+    [
+        (unlocked, 0), (unlocked, 1), (unlocked, ROWS), (deleted, 1), (deleted, ROWS),
+        *(pytest.param(locked_elsewhere, refused, marks=pytest.mark.postgresql) for refused in (1, ROWS)),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("name", KINDS)
 def test_refused_rows_are_lost_or_deferred_and_the_others_recorded(make, name, refuse, refused):
     kind = KINDS[name]
