@@ -12,7 +12,7 @@ from django.db import connection
 
 from stator.capabilities import capabilities_of
 from stator.graph.running import RUNNING
-from tests import emptying, shapes
+from tests import emptying, shapes, template_databases
 from tests.mixing import mixed
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
@@ -90,6 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         shapes.install()
         config.pluginmanager.register(shapes)
     TEST_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    template_databases.install()
 
 
 def is_citus() -> bool:
@@ -98,6 +99,7 @@ def is_citus() -> bool:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not (hasattr(config, "workerinput") or config.getoption("reuse_db")):
+        template_databases.remove()
         shutil.rmtree(TEST_DIRECTORY, ignore_errors=True)
 
 

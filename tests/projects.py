@@ -198,11 +198,11 @@ def temporary_project(folder: Path) -> Iterator[Project]:
         yield Project(folder, {**_given("ENGINE", "OPTIONS"), "NAME": str(folder / "db.sqlite3")})
         return
     name = f"project_{uuid4().hex[:12]}"
-    _execute(f"CREATE DATABASE {name}")
+    execute_on_server(f"CREATE DATABASE {name}")
     try:
         yield Project(folder, {**_given("ENGINE", "HOST", "PORT", "USER", "PASSWORD"), "NAME": name})
     finally:
-        _execute(f"DROP DATABASE {name}{' WITH (FORCE)' if connection.vendor == 'postgresql' else ''}")
+        execute_on_server(f"DROP DATABASE {name}{' WITH (FORCE)' if connection.vendor == 'postgresql' else ''}")
 
 
 def _given(*names: str) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def is_mariadb() -> bool:
         return "MariaDB" in server.get_server_info()
 
 
-def _execute(statement: str) -> None:
+def execute_on_server(statement: str) -> None:
     """On the server, by a connection that no test has; a database cannot be made within a transaction."""
     always = {"postgresql": "postgres", "mysql": "information_schema"}[connection.vendor]
     given = conninfo({**connection.settings_dict, "NAME": always})
