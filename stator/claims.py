@@ -259,7 +259,7 @@ def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> W
     if written is None:
         written = _end(operations, list(ends), note, where)
     transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
-    if [claim for claim in claims if claim.state.woken_by_events]:
+    if [claim for claim in claims if claim.state.may_be_woken]:
         announce(operations.model, operations.alias)
     return written
 

@@ -36,8 +36,9 @@ TASK_FLOORS = {
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
 FACADES = (
-    "stator", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta", "stator.testing",
-    "stator.db.interface", "stator.migration_operations", "stator.runner", "tasks.queue.held_claims",
+    "stator", "stator.graph.graphs", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta",
+    "stator.testing", "stator.db.interface", "stator.migration_operations", "stator.runner",
+    "tasks.queue.held_claims",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}

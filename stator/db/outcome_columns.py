@@ -23,7 +23,7 @@ def changes_of(field: StateField, outcome: Outcome, source: State) -> columns.Ch
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures, woken=source.woken_by_events)
+    return columns.staying(columns.after(outcome.delay), failures, woken=source.may_be_woken)
 
 
 def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
@@ -45,7 +45,7 @@ def changes_by_arrays(field: StateField, outcome: Outcome, source: State) -> col
         ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
         return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
-    return columns.staying(Now() + delay, failures, woken=source.woken_by_events)
+    return columns.staying(Now() + delay, failures, woken=source.may_be_woken)
 
 
 def delays_of(batch: OutcomeBatch) -> list[float | None]:

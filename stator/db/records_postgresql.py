@@ -156,7 +156,7 @@ class PostgresqlRecords(records.Records):
         """Return the statement of a batch, which edges into one state share if nothing else depends on the source."""
         source = batch.source
         goes_on = source.name if batch.may_go_on else ""
-        woken = not (batch.moved or batch.released) and source.woken_by_events
+        woken = not (batch.moved or batch.released) and source.may_be_woken
         shape = batch.to, goes_on, woken, placed, plan.answers
         if shape not in self._statements:
             self._statements[shape] = self._compiled(batch, plan, placed=placed)

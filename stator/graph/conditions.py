@@ -1,6 +1,6 @@
-"""Conditions of edges that extensions bring, in place of a ``Q``. Independent of Django."""
+"""Conditions and triggers of edges that extensions bring. Independent of Django."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 
 class FollowedCondition:
@@ -11,3 +11,31 @@ class FollowedCondition:
 
     # Marks conditions, as in Django.
     conditional: ClassVar[bool] = True
+
+
+class Trigger:
+    """What else moves objects along an edge, neither a handler, a timeout nor a condition; its text is as declared.
+
+    ``target``: the state that it leads to; None if it only makes its objects ready.
+    """
+
+    target: Any
+
+    def place(self, where: str, graph: Any) -> Self:
+        """Return it as a graph has it, which may inherit its states; raise ``GraphError`` if it cannot be there."""
+        raise NotImplementedError
+
+    @property
+    def lacking(self) -> str:
+        """What is missing on an inherited state, and the remedy."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """What drawings write at its edge."""
+        raise NotImplementedError
+
+    @property
+    def declared(self) -> list[object]:
+        """What distinguishes two versions of it."""
+        raise NotImplementedError

@@ -65,9 +65,8 @@ def described(edge: Edge) -> Drawn:
     """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
     kind = kind_of(edge)
     label = "" if kind == "handler" else kind
-    if edge.event:
-        senders = "several" if callable(edge.event.count) else edge.event.count
-        label = f"{edge.event.name} from {senders}" if edge.event.takes_several else edge.event.name
+    if edge.trigger:
+        label = edge.trigger.label
     if isinstance(edge.condition, FollowedCondition):
         label = str(edge.condition)
     if edge.seconds:

@@ -45,9 +45,9 @@ def _declared(graph: type[StateGraph], state: State) -> list[object]:
 
 
 def _edge(edge: Edge) -> list[object]:
-    event = [plain(edge.event.declared)] if edge.event else []
+    trigger = [plain(edge.trigger.declared)] if edge.trigger else []
     at = [] if edge.at is None else [str(edge.at)]
-    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition), *event, *at]
+    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition), *trigger, *at]
 
 
 def _digest(value: object) -> str:

@@ -6,13 +6,16 @@ from types import new_class
 from typing import ClassVar
 
 from stator.exceptions import GraphError
+from stator.extensions.events.edges import EventNames
 from stator.graph.backoff import Backoff
 from stator.graph.dates import WANTED, is_date
-from stator.graph.options import STATE_NAME_LENGTH, check_event, check_options, is_seconds
+from stator.graph.options import STATE_NAME_LENGTH, check_options, is_seconds
 from stator.graph.states import Edge, State
 
 
-class StateGraph:
+class StateGraph(
+    EventNames,  # stator.extensions.events
+):
     """The states of a model and the edges between them, checked when the class is made.
 
     A subclass of a graph inherits its states and edges and may add to both; a state of the same name replaces
@@ -26,9 +29,6 @@ class StateGraph:
     automatic_states: ClassVar[set[State]]
     edges: ClassVar[list[Edge]] = []
     renames: ClassVar[dict[str, State]] = {}
-    event_names: ClassVar[list[str]] = []
-    # The events that are kept if they come before the first state that takes them.
-    kept_names: ClassVar[set[str]] = set()
     # The graph of which this is :func:`at_rest`.
     _whole: ClassVar["type[StateGraph] | None"] = None
 
@@ -36,7 +36,6 @@ class StateGraph:
         _check_bases(cls)
         _check_reserved(cls)
         inherited_states, inherited_edges = cls.states, cls.edges
-        _check_placed(cls, inherited_states)
         cls.states = {name: state._copy() for name, state in inherited_states.items()}
         for name, state in _declared(cls):
             cls.states[name] = state
@@ -53,10 +52,11 @@ class StateGraph:
             state.graph = cls
             setattr(cls, name, state)
         _complete(cls)
+        super().__init_subclass__()
 
 
 # What each graph computes.
-RESERVED = frozenset(StateGraph.__annotations__)
+RESERVED = frozenset(name for base in StateGraph.__mro__ for name in vars(base).get("__annotations__", ()))
 
 
 def at_rest(graph: type[StateGraph], names: Collection[str]) -> type[StateGraph]:
@@ -96,19 +96,9 @@ def _check_reserved(cls: type[StateGraph]) -> None:
             raise GraphError(f"{cls.__name__}: {name!r} is reserved by StateGraph; choose another name")
 
 
-def _check_placed(cls: type[StateGraph], inherited: dict[str, State]) -> None:
-    """Refuse an event of an inherited state that has no target: the state belongs to the parent graph."""
-    for name, state in inherited.items():
-        if state.unplaced:
-            raise GraphError(
-                f"{cls.__name__}: {name}.on({state.unplaced.pop()!r}) has no .to(STATE), and the state is inherited; "
-                "declare the event in the parent graph, or define the state again"
-            )
-
-
 def _check_led(cls: type[StateGraph], state: State) -> None:
     if state.open_conditions:
-        raise GraphError(f"{cls.__name__}: {state.name}.{state.open_conditions.pop().kind}() has no .to(STATE); add it")
+        raise GraphError(f"{cls.__name__}: {state.name}.{state.open_conditions.pop().lacking}")
 
 
 def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
@@ -162,13 +152,10 @@ def _check_ends(cls: type[StateGraph], edge: Edge) -> None:
 def _apply(cls: type[StateGraph], edge: Edge) -> None:
     state, other = cls.states[edge.state.name], cls.states[edge.other.name]
     where = f"{cls.__name__}.{state.name}"
-    if edge.event is not None:
-        check_event(where, edge.event)
-        if edge.event.name in state.events:
-            raise GraphError(f"{where}.on({edge.event.name!r}) is declared already; remove one of them")
-        state.events[edge.event.name] = edge.event.within(cls)
-        if edge.event.target is None:
-            state.woken_by_events = True
+    if edge.trigger is not None:
+        state.triggers.append(edge.trigger.place(where, cls))
+        if edge.trigger.target is None:
+            state.may_be_woken = True
             return
     state.children.add(other)
     other.parents.add(state)
@@ -217,8 +204,6 @@ def _complete(cls: type[StateGraph]) -> None:
     cls.automatic_states = {state for state in cls.states.values() if state.automatic}
     cls.choices = [(state.value, state.label) for state in cls.states.values()]
     cls.renames = _renames(cls)
-    cls.event_names = list(dict.fromkeys(name for state in cls.states.values() for name in state.events))
-    cls.kept_names = {event.name for state in cls.states.values() for event in state.events.values() if event.keep_for}
 
 
 def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
@@ -257,7 +242,7 @@ def _check_attempts(cls: type[StateGraph], where: str, state: State) -> None:
         _check_handler(cls, where, state, handler)
     if state.atomic and state.is_async:
         raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions belong to one thread")
-    if (state.conditions or state.events) and handler is None and state.try_interval is None:
+    if (state.conditions or state.triggers) and handler is None and state.try_interval is None:
         state.externally_progressed = True
     if state.externally_progressed:
         if state.failure_state:
@@ -274,10 +259,10 @@ def _check_attempts(cls: type[StateGraph], where: str, state: State) -> None:
 
 
 def _check_moves(where: str, state: State) -> None:
-    for event in state.events.values():
-        if event.target is None:
+    for trigger in state.triggers:
+        if trigger.target is None:
             raise GraphError(
-                f"{where}.on({event.name!r}): nothing attempts objects here, so it would do nothing; add .to(STATE)"
+                f"{where}.{trigger}: nothing attempts objects here, so it would do nothing; add .to(STATE)"
             )
 
 

@@ -1,14 +1,12 @@
 """Validation of the options of a State. Independent of Django."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.dates import WANTED, is_date
-from stator.graph.states import AwaitedEvent
 from stator.texts import text_problem
 
 
@@ -17,18 +15,6 @@ def check_options(where: str, options: Mapping[str, object]) -> None:
     for name, (holds, wanted) in OPTIONS.items():
         if not holds(options[name]):
             raise GraphError(f"{where}: {name}={options[name]!r} must be {wanted}")
-
-
-def check_event(where: str, event: AwaitedEvent) -> None:
-    """Raise ``GraphError`` for the first unusable option of an event."""
-    where = f"{where}.on({event.name!r})"
-    if not (isinstance(event.name, str) and EVENT_NAME.fullmatch(event.name)):
-        raise GraphError(f"{where}: a name is a letter and up to {EVENT_NAME_LENGTH - 1} letters, digits, _, - or .")
-    for name, (holds, wanted) in EVENT_OPTIONS.items():
-        if not holds(value := getattr(event, name)):
-            raise GraphError(f"{where}: {name}={value!r} must be {wanted}")
-    if event.keep_for and callable(event.count):
-        raise GraphError(f"{where}: an event with keep_for takes a number as count, not a function")
 
 
 def is_seconds(value: object) -> bool:
@@ -54,7 +40,8 @@ def _optional_seconds(value: object) -> bool:
     return value is None or is_seconds(value)
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number of at least 1, or None."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
@@ -76,10 +63,6 @@ def _is_label(value: object) -> bool:
 
 def _is_former_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and bool(value))
-
-
-def _is_permission(value: object) -> bool:
-    return value == "" or (isinstance(value, str) and re.fullmatch(r"\w+\.\w+", value) is not None)
 
 
 def _are_names(value: object) -> bool:
@@ -106,30 +89,14 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "delete_after": SECONDS,
     "jitter": (lambda value: is_number(value) and 0 <= value < 1, "a fraction of the interval, from 0 to below 1"),
     "backoff": (is_backoff, "seconds above 0, a Backoff, or a function from the number of failures to seconds"),
-    "max_failures": (_is_count, "a whole number of at least 1"),
+    "max_failures": (is_count, "a whole number of at least 1"),
     "max_runtime": SECONDS,
     "lease": SECONDS,
     "atomic": FLAG,
-    "batch": (_is_count, "a whole number of objects, at least 1"),
-    "concurrency": (_is_count, "a whole number of at least 1"),
+    "batch": (is_count, "a whole number of objects, at least 1"),
+    "concurrency": (is_count, "a whole number of at least 1"),
     "expect_within": SECONDS,
     "renamed_from": (_is_former_name, "the former name of this state"),
     "quarantine": FLAG,
     "saves": (_are_names, "a list of names of fields of the model"),
-}
-
-EVENT_NAME_LENGTH = 100
-# A part of an address.
-EVENT_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{EVENT_NAME_LENGTH - 1}}}")
-CALLABLE = (lambda value: value is None or callable(value), "callable")
-
-EVENT_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "permission": (_is_permission, 'the name of a permission, such as "shop.approve_order"'),
-    "form": CALLABLE,
-    "unless": CALLABLE,
-    "count": (
-        lambda value: callable(value) or (value is not None and _is_count(value)),
-        "a whole number of at least 1, or a function of the object",
-    ),
-    "keep_for": SECONDS,
 }

@@ -1,15 +1,16 @@
 """One state and the edges that leave it. Independent of Django."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from typing import Any, SupportsIndex, TypeVar, overload
 
 from stator.exceptions import GraphError
+from stator.extensions.events.edges import EventEdges
 from stator.extensions.related.edges import RelatedEdges
 from stator.graph.backoff import Backoff
-from stator.graph.conditions import FollowedCondition
+from stator.graph.conditions import FollowedCondition, Trigger
 from stator.texts import nearest
 
 C = TypeVar("C")
@@ -38,6 +39,7 @@ def _suggesting(cls: type[C]) -> type[C]:
 @dataclass(kw_only=True, eq=False, repr=False)
 class State(
     RelatedEdges,  # stator.extensions.related
+    EventEdges,  # stator.extensions.events
 ):
     """One state of a graph: how its objects are attempted, and where they may go from here.
 
@@ -112,14 +114,12 @@ class State(
         self.failure_state: State | None = None
         # Conditions for all objects here, with the state that the objects that meet one go to.
         self.conditions: list[tuple[object, State]] = []
-        # The events that objects here wait for, by name.
-        self.events: dict[str, AwaitedEvent] = {}
-        # Whether one of them has no target, so that it only makes its object ready.
-        self.woken_by_events = False
-        # Events without a target that were declared on a state of a parent graph.
-        self.unplaced: list[str] = []
-        # The conditions that lack a target so far.
-        self.open_conditions: list[PendingEdge] = []
+        # What else moves objects from here, as extensions declare it.
+        self.triggers: list[Trigger] = []
+        # Whether one of them has no target, so that it only makes its object ready, also during an attempt.
+        self.may_be_woken = False
+        # What lacks a target so far.
+        self.open_conditions: list[PendingEdge | Trigger] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
@@ -183,28 +183,19 @@ class State(
         """Return an edge without a handler that lacks its target so far."""
         return PendingEdge(self, kind, condition)
 
-    def on(
-        self,
-        name: str,
-        *,
-        permission: str = "",
-        form: Callable[..., Any] | None = None,
-        unless: Callable[[Any, Any], bool] | None = None,
-        count: int | Callable[[Any], int] = 1,
-        keep_for: float | None = None,
-    ) -> "AwaitedEvent":
-        """Wait for an event: ``state.on("approve").to(other)`` moves an object that gets it.
-
-        Without ``to()`` the event makes the object ready for its next attempt. The options: :class:`AwaitedEvent`.
-        """
-        event = AwaitedEvent(
-            name=name, state=self, permission=permission, form=form, unless=unless, count=count, keep_for=keep_for
-        )
+    def _add_trigger(self, kind: str, trigger: Trigger) -> None:
+        """Add what makes objects ready until it gets a target; without one it cannot join an inherited state."""
         if self.graph:
-            self.unplaced.append(name)
+            self.open_conditions.append(trigger)
         else:
-            self.edges.append(Edge("on", self, self, event=event))
-        return event
+            self.edges.append(Edge(kind, self, self, trigger=trigger))
+
+    def _lead(self, kind: str, trigger: Trigger, other: "State") -> None:
+        """Have a trigger of this state move objects to ``other``."""
+        if trigger in self.open_conditions:
+            self.open_conditions.remove(trigger)
+        self.edges = [edge for edge in self.edges if edge.trigger is not trigger]
+        self._add_edge(kind, other, trigger=trigger)
 
     @property
     def initial(self) -> bool:
@@ -271,6 +262,11 @@ class PendingEdge:
         self._condition = condition
         state.open_conditions.append(self)
 
+    @property
+    def lacking(self) -> str:
+        """What is missing, and the remedy."""
+        return f"{self.kind}() has no .to(STATE); add it"
+
     def to(self, other: State) -> None:
         """Move matching objects to ``other``."""
         if self in self._state.open_conditions:
@@ -278,69 +274,11 @@ class PendingEdge:
         self._state._add_edge(self.kind, other, condition=self._condition)
 
 
-@dataclass(kw_only=True, eq=False)
-class AwaitedEvent:
-    """An event that objects in a state wait for; ``instance.stator.send(name)`` sends it.
-
-    ``permission``: its senders need this permission, for example ``"shop.approve_order"``.
-    ``form``: validates the payload: a form class, or a function that takes the payload and returns what is stored.
-    ``unless``: ``unless(instance, sender)`` returns True for a sender who may not send it: a user, or a ``Sender``. The
-    first line of its docstring, or its name in words, is part of the refusal.
-    ``count``: how many different senders it takes, or a function of the object that returns it. The function is called
-    at each event; its senders need names, even if it returns 1.
-    ``keep_for``: seconds for which an event that comes before its state is kept; the object gets it when it enters.
-    """
-
-    name: str
-    state: State
-    permission: str = ""
-    form: Callable[..., Any] | None = None
-    unless: Callable[[Any, Any], bool] | None = None
-    count: int | Callable[[Any], int] = 1
-    keep_for: float | None = None
-    # Where it moves an object; None if it makes the object ready.
-    target: State | None = field(default=None, init=False)
-
-    def to(self, other: State) -> None:
-        """Move the object to ``other``."""
-        self.target = other
-        if self.name in self.state.unplaced:
-            self.state.unplaced.remove(self.name)
-        self.state.edges = [edge for edge in self.state.edges if edge.event is not self]
-        self.state._add_edge("on", other, event=self)
-
-    def within(self, graph: Any) -> "AwaitedEvent":
-        """Return the event as a graph has it, which may inherit its states."""
-        copied = replace(self, state=graph.states[self.state.name])
-        copied.target = graph.states[self.target.name] if self.target else None
-        return copied
-
-    @property
-    def takes_several(self) -> bool:
-        """Whether it may take more than one sender."""
-        return self.count != 1
-
-    def needed(self, instance: Callable[[], Any]) -> int:
-        """Return how many senders it takes; ``instance`` is called only if that depends on the object."""
-        if not callable(self.count):
-            return self.count
-        found = self.count(instance())
-        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            where = f"{self.state.name}.on({self.name!r})"
-            raise GraphError(f"{where}: count() returned {found!r}; it must return a whole number of at least 1")
-        return found
-
-    @property
-    def declared(self) -> list[object]:
-        """What distinguishes two versions of it."""
-        return [self.name, self.permission, self.form, self.unless, self.count, self.keep_for]
-
-
 @dataclass(slots=True, eq=False)
 class Edge:
     """A declared edge: the name of the method that declares it, and its ends.
 
-    An edge ``on`` from a state to itself is an event that makes its objects ready.
+    An edge with a trigger from a state to itself makes its objects ready.
     """
 
     kind: str
@@ -348,6 +286,6 @@ class Edge:
     other: State
     seconds: float | None = None
     condition: object = None
-    event: AwaitedEvent | None = None
+    trigger: Trigger | None = None
     # The date of a timeout, in place of the seconds.
     at: Any = None

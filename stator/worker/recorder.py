@@ -279,7 +279,7 @@ class Recorder:
         self.failed += failed
         self.lost += lost
         self.moved.update((label, name) for name in woken)
-        if claim.state.woken_by_events:
+        if claim.state.may_be_woken:
             woken.add(claim.state.name)
         self._make_ready(claim.operations, woken)
 
@@ -292,7 +292,7 @@ class Recorder:
             self.moved[operations.label, name] += count
         woken = set(states) & operations.waking
         # A state with a limit has room again, and an event may have come during the attempt.
-        if source is not None and (source.concurrency or source.woken_by_events):
+        if source is not None and (source.concurrency or source.may_be_woken):
             woken.add(source.name)
         return woken
 

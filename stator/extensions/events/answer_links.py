@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 from django.urls import NoReverseMatch, reverse
 
 from stator.exceptions import EventRefused
+from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import Sent, name_of, send
 from stator.extensions.events.models import events_of
 from stator.extensions.events.senders import Sender, sender_of
 from stator.graph.options import is_seconds
-from stator.graph.states import AwaitedEvent
 from stator.rows.keys import key_of
 from stator.rows.life import life_of
 from stator.rows.meta import model_of, owner_of

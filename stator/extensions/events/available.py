@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
+from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import name_of, refusal_of
 from stator.extensions.events.models import events_of
 from stator.extensions.events.people import NAMED, people_with
 from stator.extensions.events.senders import sender_of
-from stator.graph.states import AwaitedEvent
 from stator.rows.keys import shown_key
 from stator.rows.life import life_of
 from stator.rows.meta import home_of, owner_of

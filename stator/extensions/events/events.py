@@ -17,9 +17,10 @@ from django.forms import BaseForm, ModelChoiceField
 
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
+from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.models import EVENT_KEY_LENGTH, Event, events_of, events_of_visit
 from stator.extensions.events.senders import Sender, sender_of
-from stator.graph.states import AwaitedEvent, State
+from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.followers import HandAct, by_hand

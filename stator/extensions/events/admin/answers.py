@@ -21,9 +21,9 @@ from stator.exceptions import EventRefused
 from stator.extensions.events.admin.sending import EVENT, may_send, offered_for
 from stator.extensions.events.answer_links import are_served
 from stator.extensions.events.available import answered_by, answers_to, available_to
+from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import refusal_of
 from stator.extensions.events.senders import Sender
-from stator.graph.states import AwaitedEvent
 from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.texts import counted, escape

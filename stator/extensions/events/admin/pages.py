@@ -21,9 +21,9 @@ from stator.extensions.events.admin.answers import offered_on
 from stator.extensions.events.admin.filters import EventFilter
 from stator.extensions.events.admin.sending import stator_send
 from stator.extensions.events.available import skips
+from stator.extensions.events.edges import NAME
 from stator.extensions.events.events import EVENT
 from stator.extensions.events.models import Event
-from stator.graph.options import EVENT_NAME
 from stator.models import Overview, StatorModel
 
 
@@ -52,7 +52,7 @@ class EventAdmin(OfObjectAdmin):
 
 def _entry(act: Act, who: str, details: str) -> TimelineEvent:
     """Return the entry of an event: its name begins the stored reason."""
-    named = EVENT_NAME.match(act.reason)
+    named = NAME.match(act.reason)
     name = named.group() if named else ""
     what = f"{move_text(act)} by the event {name}" if act.to else f"Event {name} in {act.source}"
     return TimelineEvent(str(act.kind), act.at, what, who, act.reason[len(name) :].lstrip(": "), details)

@@ -14,8 +14,8 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.extensions.events.available import Answers, available_to
+from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import declared_events, form_of, has_fields, has_permission, payload_of, send
-from stator.graph.states import AwaitedEvent
 from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.state_column import state_field, state_of
