@@ -26,6 +26,7 @@ from stator.extensions.limits.models import Limit
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
 from stator.extensions.reports.models import History, Report, reports_of
+from stator.extensions.reports.reading import history_of
 from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.stats.models import Depth, Stats
 from stator.extensions.steps.models import Step, steps_of
@@ -108,6 +109,7 @@ __all__ = [
     "differing",
     "estimate",
     "field_of",
+    "history_of",  # stator.extensions.reports
     "home_of",
     "how_far",
     "ids_of",

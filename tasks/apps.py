@@ -41,5 +41,6 @@ CONNECTED: list[str] = [
     "schedules.periodic_sync",
     "chores.shared_tasks",
     "chores.retention",
+    "queue.run_history",
     "queue.serving",
 ]

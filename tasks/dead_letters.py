@@ -155,7 +155,7 @@ def _attempts(task: Task) -> list[Attempt]:
 
     The error of an attempt that succeeded or still runs is empty.
     """
-    stays = runs.of_task(task).filter(task=OuterRef("task")).order_by("-version").exclude(version=None)
+    stays = runs.of_task(task).filter(task=OuterRef("task")).order_by("-version").filter(version__gte=0)
     latest = runs.of_task(task).filter(version=Subquery(stays.values("version")[:1])).select_related("task")
     attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest.order_by("-pk")[:ERRORS]]
     return sorted(attempts, key=itemgetter(0))

@@ -326,6 +326,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # What outcomes write beside rows.
     further |= {"stator.db.effects", "stator.db.saved_fields"}
+    # What an app that keeps attempts itself tells of them.
+    further |= {"stator.rows.kept_attempts"}
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
     # Which rows may be claimed and held, and what follows moves.

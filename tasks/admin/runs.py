@@ -50,9 +50,10 @@ class RunAdmin(KeptAdmin):
     search_help_text = f"A worker's name or part of it, within the newest {SEARCHED:,} claims."
     ordering = ("-pk",)
     fields = (
-        "task", "worker", "claimed", "lease_until", "ended", "shown_outcome", "shown_reason", "version", "token",
+        "task", "worker", "claimed", "lease_until", "ended", "shown_outcome", "shown_reason", "attempt",
+        "version_at_claim", "token",
     )  # fmt: skip
-    readonly_fields = ("shown_outcome", "shown_reason")
+    readonly_fields = ("shown_outcome", "shown_reason", "version_at_claim")
 
     @admin.display(description="outcome", ordering="outcome")
     def shown_outcome(self, run: Run) -> str:

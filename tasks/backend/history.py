@@ -13,16 +13,19 @@ from django.db.models.sql.compiler import SQLCompiler
 from stator.models import are_apart
 from stator.rows.readings import read
 from tasks.datetimes import moment_of_text
+from tasks.queue.run_history import told
 from tasks.rows.databases import home
-from tasks.rows.tables import task_model, task_rows
+from tasks.rows.runs import version_at_claim
+from tasks.rows.tables import run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 RowT = TypeVar("RowT", bound=Model)
 
-EVENTS, REPORT = "kept_events", "kept_report"
+EVENTS, RUNS, REPORT = "kept_events", "kept_runs", "kept_report"
 
-# The columns that are read for an attempt, and for the latest error.
+# The columns that are read for an attempt, of the history and of a run, and for the latest error.
 EVENT = ("at", "version", "to", "worker", "claimed", "attempts", "error")
+RUN = ("at", "version", "to", "token", "claimed", "attempt", "error")
 ERROR = ("error", "message", "traceback")
 
 
@@ -63,6 +66,7 @@ class _All(Aggregate):
 def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
     kept = _kept(rows.model, rows.db, object_pk=Cast(OuterRef("pk"), CharField(max_length=255)))
+    rows = rows.annotate(**{RUNS: Subquery(_runs(rows.db, task=OuterRef("pk")).values("events"))})
     if kept is None:
         return rows.annotate(**{EVENTS: Value(None, JSONField()), REPORT: Value(None, JSONField())})
     events, errors = kept
@@ -70,7 +74,7 @@ def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
 
 
 def read_with_history(rows: QuerySet[Any]) -> list[Any]:
-    """Read tasks and their history: with one statement, or with three if the tasks are on several nodes."""
+    """Read tasks and their history: with one statement, or with four if the tasks are on several nodes."""
     if not are_apart(rows.model, rows.db):
         return list(with_history(rows))
     found = list(rows)
@@ -79,17 +83,20 @@ def read_with_history(rows: QuerySet[Any]) -> list[Any]:
 
 
 def add_history(row: TaskRow) -> None:
-    """Read the history of a task that was loaded without it: one statement, or two if tasks are on several nodes."""
+    """Read the history of a task that was loaded without it: one statement, or three if tasks are on several nodes."""
     using = str(row._state.db)
     if are_apart(task_model(), using):
         _add([row], using)
     else:
         rows = task_rows(using).filter(pk=row.pk)
-        row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
+        row.__dict__.update(with_history(rows).values(EVENTS, RUNS, REPORT).first() or {})
 
 
 def _add(rows: Sequence[TaskRow], using: str) -> None:
     kept = _kept(task_model(), using, object_pk__in=[str(row.pk) for row in rows])
+    runs = dict(_runs(using, task__in=[row.pk for row in rows]).values_list("task", "events"))
+    for row in rows:
+        row.__dict__[RUNS] = runs.get(row.pk)
     if kept is None:
         return
     events, errors = kept
@@ -101,7 +108,7 @@ def _add(rows: Sequence[TaskRow], using: str) -> None:
 
 
 def _kept(model: type[Model], using: str, **which: object) -> tuple[QuerySet[Any], QuerySet[Any]] | None:
-    """Return the ``events`` of tasks, for each its attempts, and the latest error of each as ``found``, if kept."""
+    """Return the ``events`` of tasks in the history's table, and the latest error of each as ``found``, if kept."""
     if (records := read("records", using, model, which, otherwise=None)) is None:
         return None
     entries, errors = records
@@ -112,9 +119,16 @@ def _kept(model: type[Model], using: str, **which: object) -> tuple[QuerySet[Any
     )
 
 
+def _runs(using: str | None, **which: object) -> QuerySet[Any]:
+    """Return the attempts of tasks that runs have, as ``events`` of each task."""
+    kept = told(run_rows(using)).filter(**which).order_by().values("task")
+    return kept.annotate(events=_All(JSONObject(**_named(RUN))))
+
+
 def events_of(row: TaskRow) -> list[AttemptEnd]:
     """Return the recorded attempts of a task, in order."""
     kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
+    kept += [_event(row, _of_run(values)) for values in row.__dict__.get(RUNS) or ()]
     return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
 
 
@@ -125,6 +139,14 @@ def latest_error(row: TaskRow) -> dict[str, str] | None:
 
 def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
+
+
+def _of_run(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a run as those of an entry in the history."""
+    to, token = values["to"] or "", values["token"].replace("-", "")
+    version = version_at_claim(values["version"]) + bool(to)
+    own = {"version": version, "to": to, "worker": token[:12], "attempts": values["attempt"]}
+    return values | own | {"error": values["error"] or ""}
 
 
 def _event(row: TaskRow, values: dict[str, Any]) -> AttemptEnd:

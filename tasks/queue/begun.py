@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from stator.exceptions import NotBegun
+from stator.graph.failures import lease_lost
 from stator.models import Now
 from tasks.actions.registry import RegisteredAction, declared
 from tasks.conf import TaskSettings, load_settings
@@ -72,5 +73,5 @@ def taken(rows: QuerySet[Any], why: str) -> set[int]:
         runs.keep(rows, ended=Now(), outcome=Run.Outcome.WAITED, reason=why)
         return set()
     unbegun = never_begun(rows)
-    runs.keep(rows.exclude(pk__in=unbegun), ended=Now(), outcome=Run.Outcome.LOST, reason=LOST)
+    runs.keep(rows.exclude(pk__in=unbegun), lease_lost(), ended=Now(), outcome=Run.Outcome.LOST, reason=LOST)
     return unbegun

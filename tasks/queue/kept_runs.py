@@ -4,10 +4,11 @@ Each has two forms: a text that continues the one statement on PostgreSQL, and s
 """
 
 from collections.abc import Hashable
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from stator.claims import Claim
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.saved_fields import is_saved_at_once, value_names
 from stator.models import Now, column_of, field_of, name_of
@@ -42,18 +43,32 @@ HELD_FOR = written(HELD, lease=written(", lease = %(lease)s::float8"))
 ENDED = """,
 noted AS (
   UPDATE tasks_run SET ended = statement_timestamp(), outcome = %(run_outcome)s::text,
-    reason = %(run_reason)s::text{result}
+    reason = %(run_reason)s::text{result}{told}
   FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)"""
+# What the history has of these ends, by whether they move the task, and whether they failed.
+MOVED = """,
+    attempt = done.run_attempt, "to" = %(to)s::text, stay = greatest(date_part('epoch', done.stayed), 0)"""
+FAILED = """,
+    attempt = done.run_attempt, error = %(run_error)s::text, fingerprint = %(run_fingerprint)s::text"""
+TOLD_OF = {
+    (False, False): "", (True, False): MOVED, (False, True): f"{FAILED}, \"to\" = ''",
+    (True, True): f"{MOVED}{FAILED.replace('attempt = done.run_attempt, ', '')}",
+}  # fmt: skip
+ATTEMPT = "t.state_attempts AS run_attempt"
 DELETED = """,
 noted AS (DELETE FROM tasks_run USING done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)"""
 
 # The attempts of a worker process that have completed tasks.
 COMPLETED = """,
 noted AS (
-  INSERT INTO tasks_run ({columns}, token, ended, result, worker, outcome, reason)
-  SELECT {values}, run_token, run_ended, run_result, %(run_worker)s::text, 'succeeded', ''
+  INSERT INTO tasks_run ({columns}, token, ended, result, worker, outcome, reason, attempt, duration, "to", stay)
+  SELECT {values}, run_token, run_ended, run_result, %(run_worker)s::text, 'succeeded', '', run_attempt, run_duration,
+    %(to)s::text, greatest(date_part('epoch', stayed), 0)
   FROM done)"""
-BEFORE = {of: f"run_{name}" for name, of in runs.COPIED.items()} | {"state_claim": "run_token"}
+DURATIONS = ", %(run_durations)s::float8[]"
+BEFORE = {of: f"run_{name}" for name, of in runs.COPIED.items()} | {
+    "state_claim": "run_token", "state_attempts": "run_attempt"
+}  # fmt: skip
 AFTERWARDS = {"state_changed": "run_ended", "result": "run_result"}
 
 
@@ -68,8 +83,21 @@ class Ending(NamedTuple):
 FORGOTTEN = Ending("")
 
 
+class Ended(NamedTuple):
+    """The key of a part that updates runs: ``moved`` or ``failed`` ends stand in the history."""
+
+    outcome: str
+    moved: bool
+    failed: bool
+
+
 class KeptRuns(Effect):
-    """The runs of claims that end: named workers made them with the claims, worker processes make them now."""
+    """The runs of claims that end: named workers made them with the claims, worker processes make them now.
+
+    They are the history of attempts, so they have what the history shows of moves and errors.
+    """
+
+    tells = True
 
     @classmethod
     def bind(cls, store: Store) -> Self | None:
@@ -79,7 +107,11 @@ class KeptRuns(Effect):
     def wants(self, act: Act) -> Hashable:
         """Return the outcome of runs that are there; that of new runs, if they are copied from the tasks."""
         if self._operations.for_programs:
-            return act.note and (act.note.outcome if self._inserts else AFTER)
+            if not act.note:
+                return None
+            if not self._inserts or len({id(outcome.failure) for outcome in act.outcomes}) > 1:
+                return AFTER
+            return Ended(act.note.outcome, act.moved, act.failed)
         if not act.begun:
             return None
         copied = self._inserts and act.moved and not act.failed and is_saved_at_once(act, self._compiler)
@@ -90,37 +122,52 @@ class KeptRuns(Effect):
         if answer == "completed":
             after = [f"tasks_task.{name} AS {called}" for name, called in AFTERWARDS.items()]
             return Part(
+                arrays=DURATIONS,
+                names=("run_duration",),
                 passed=tuple(f"t.{name} AS {called}" for name, called in BEFORE.items()),
-                returned=(*(f"v.{called}" for called in BEFORE.values()), *after),
+                returned=(*(f"v.{called}" for called in (*BEFORE.values(), "run_duration")), *after),
                 after=written(COMPLETED, columns=COLUMNS, values=", ".join(f"run_{name}" for name in runs.COPIED)),
             )
-        if not answer:
+        ended = cast("Ended", answer)
+        if not ended.outcome:
             return Part(returned=("v.claim",), after=written(DELETED))
         values = value_names(act)
-        result = f", result = done.{values[act.saves.index('result')]}" if answer == "succeeded" else ""
-        returned = ("v.claim", *(f"v.{name}" for name in values))
-        return Part(returned=returned, after=written(ENDED, result=result))
+        result = f", result = done.{values[act.saves.index('result')]}" if ended.outcome == "succeeded" else ""
+        told = TOLD_OF[ended.moved, ended.failed]
+        returned = ("v.claim", "v.run_attempt", *(f"v.{name}" for name in values))
+        return Part(passed=(ATTEMPT,), returned=returned, after=written(ENDED, result=result, told=written(told)))
 
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the worker of new runs, or what is said of those that are there."""
         if act.note is None:
             into["run_worker"] = name_of(self._operations.worker_id, self._operations.alias)
-        else:
-            into["run_outcome"], into["run_reason"] = act.note
+            into["run_durations"] = [claim.duration for claim in act.claims]
+            return
+        into["run_outcome"], into["run_reason"] = act.note
+        told = runs.columns_of(act.outcomes[0].failure)
+        into["run_error"], into["run_fingerprint"] = told.get("error", ""), told.get("fingerprint", "")
 
     def write(self, done: Done) -> None:
         """Write, change or delete the runs."""
         operations, note = self._operations, done.act.note
         if note is None:
-            runs.recorded(operations.alias, list(done.act.ended))
+            runs.recorded(operations.alias, list(done.act.ended), done.accepted)
             return
         tasks = operations.rows.filter(pk=OuterRef("task"))
         copied = {"result": Subquery(tasks.values("result")[:1])} if note.outcome == "succeeded" else {}
         every = operations.division.only_mine(QuerySet(Run, using=operations.alias))
+        errors = {claim.token: runs.columns_of(outcome.failure) for claim, outcome in done.act.ended}
         for token in {claim.token for claim in done.act.claims}:
-            pks = [claim.pk for claim in done.act.claims if claim.token == token]
-            mine = every.filter(task__in=pks, token=token)
+            claims = [claim for claim in done.act.claims if claim.token == token]
+            mine = every.filter(task__in=[claim.pk for claim in claims], token=token)
             if note.outcome:
-                mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied)
+                told = self._told(done, claims) | errors[token] if done.act.moved or done.act.failed else {}
+                mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied, **told)
             else:
                 mine.delete()
+
+    def _told(self, done: Done, claims: list[Claim]) -> dict[str, object]:
+        """Return what the history has of these ends, by column."""
+        by_task = runs.told_of(claims, done.accepted if done.act.moved else {})
+        told = {name: runs.of_tasks(name, values) for name, values in by_task.items()}
+        return {**told, "to": done.act.edge[1] if done.act.moved else ""}

@@ -11,6 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
+from tasks.rows.runs import forgotten
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
@@ -229,7 +230,8 @@ def _forget_failures(task: TaskRow) -> None:
     waiting = own.filter(state="pending", state_claim=None)
     pks = list(waiting.values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
-    run_rows(task._state.db).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
+    counted = run_rows(task._state.db).filter(task__in=pks, version__gte=0)
+    counted.exclude(outcome="succeeded").update(version=forgotten())
 
 
 def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:

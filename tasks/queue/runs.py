@@ -4,17 +4,18 @@ One statement writes the runs of all tasks of a claim. Django's bulk_create woul
 statement as the database takes to run it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Case, OuterRef, QuerySet, Subquery, Value, When
 
 from stator.claims import Claim
-from stator.graph.failures import bounded
+from stator.graph.failures import Failure, bounded
 from stator.graph.outcomes import Moved, Outcome
 from stator.models import Now, column_of, field_of, name_of, names_of, worker_of
 from tasks.rows.runs import Run
@@ -32,6 +33,9 @@ COPIED = {
 COMPLETED = {"task": "id", "shard": "shard", "ended": "state_changed", "result": "result"}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
+# Values of a column by task.
+ByTask = Mapping[Any, Any]
+
 
 def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:
     """Record the claims that one statement has just made. ``lease``: the lease in seconds that was asked for."""
@@ -48,31 +52,69 @@ def held(claim: Claim, lease: float | None, using: str) -> None:
     mine.filter(task__in=[claim.pk], token=claim.token).update(**given, lease_until=until)
 
 
-def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:
-    """Record the attempts of one worker process, in the transaction that writes their outcomes."""
+def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: Mapping[Any, float | None]) -> None:
+    """Record the attempts of one worker process, in the transaction that writes their outcomes.
+
+    ``seconds_in_state``: the seconds that each task had been in the state that it left.
+    """
     worker = name_of(ended[0][0].operations.worker_id, using)
     done = [claim for claim, outcome in ended if _is_success(outcome)]
-    for key, same in groupby(sorted(done, key=_alike), key=_alike):
+    entered = {claim.pk: outcome.to.name for claim, outcome in ended if isinstance(outcome, Moved)}
+
+    def alike(claim: Claim) -> tuple[Any, ...]:
+        notes = tuple(sorted(claim.notes.items()))
+        return claim.token, claim.version, claim.deadline, notes, entered[claim.pk]
+
+    for key, same in groupby(sorted(done, key=alike), key=alike):
         claims = list(same)
         given = {
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
-            "lease_until": _lease_end(claims[0]), **SUCCEEDED, **claims[0].notes,
+            "lease_until": _lease_end(claims[0]), "to": key[-1], **SUCCEEDED, **claims[0].notes,
         }  # fmt: skip
-        _copy(claims, COMPLETED, given, using)
-    others = [_run(worker, *each) for each in ended if not _is_success(each[1])]
+        _copy(claims, COMPLETED, given, using, told_of(claims, seconds_in_state))
+    others = [_run(worker, *each, seconds_in_state) for each in ended if not _is_success(each[1])]
     if others:
         run_rows(using).bulk_create(others)
 
 
-def keep(rows: QuerySet[Any], **ended: Any) -> None:
-    """Record claims of worker processes before other code ends them; named workers recorded theirs when they claimed.
+def told_of(claims: Iterable[Claim], seconds_in_state: Mapping[Any, float | None]) -> dict[str, ByTask]:
+    """Return what the history has of these attempts beside what all of them have, by column; without what none has."""
+    told: dict[str, ByTask] = {
+        "attempt": {claim.pk: claim.attempt for claim in claims},
+        "duration": {claim.pk: claim.duration for claim in claims},
+        "stay": {claim.pk: seconds_in_state.get(claim.pk) for claim in claims},
+    }
+    return {name: by_task for name, by_task in told.items() if any(value is not None for value in by_task.values())}
 
-    ``ended``: how they end, if that is known.
+
+def columns_of(failure: Failure | None) -> dict[str, str]:
+    """Return what the history has of an error, by column."""
+    return {"error": f"{failure.kind}: {failure.message}", "fingerprint": failure.fingerprint} if failure else {}
+
+
+def of_tasks(column: str, values: ByTask) -> Case:
+    """Return an expression over runs with the value of each task."""
+    whens = [When(task=pk, then=Value(value)) for pk, value in values.items()]
+    return Case(*whens, output_field=field_of(Run, column))
+
+
+def keep(rows: QuerySet[Any], failure: Failure | None = None, **ended: Any) -> None:
+    """Record claims before other code ends them: those of worker processes, which have no run yet.
+
+    ``ended``: how they end, if that is known. ``failure``: the error that the history is to have of them, also of the
+    runs of named workers, which stay open.
     """
     using = str(rows.db)
-    columns = "state_version", "state_claim", "state_attempted", "state_locked_until"
+    columns = "state_version", "state_claim", "state_attempted", "state_locked_until", "state_attempts"
     lost = list(rows.values_list("pk", "shard", *columns))
-    names = names_of({worker_of(token) for _, _, _, token, _, _ in lost}, using)
+    named = holders({pk: token for pk, _, _, token, *_ in lost}, using)
+    names = names_of({worker_of(token) for pk, _, _, token, *_ in lost if pk not in named}, using)
+    told: dict[str, Any] = {"to": "", **columns_of(failure)} if failure else {}
+    attempts = {pk: attempt for pk, *_, attempt in lost}
+    if failure and named:
+        mine = {pk: token for pk, _, _, token, *_ in lost if pk in named}
+        open_runs = run_rows(using).filter(task__in=list(mine), token__in=set(mine.values()), ended=None)
+        open_runs.update(attempt=of_tasks("attempt", {pk: attempts[pk] for pk in mine}), **told)
     runs = [
         Run(
             task_id=pk,
@@ -82,9 +124,12 @@ def keep(rows: QuerySet[Any], **ended: Any) -> None:
             token=token,
             claimed=at,
             lease_until=until,
+            attempt=attempt if failure else None,
+            **told,
             **ended,
         )
-        for pk, shard, version, token, at, until in lost
+        for pk, shard, version, token, at, until, attempt in lost
+        if pk not in named
     ]
     run_rows(using).bulk_create(runs, ignore_conflicts=True)
 
@@ -109,16 +154,23 @@ def of_task(task: TaskRow) -> QuerySet[Run]:
     return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
 
 
-def _copy(claims: list[Claim], copied: dict[str, str], given: dict[str, object], using: str) -> None:
-    """Insert a run for each task, with some columns copied from its row."""
+def _copy(
+    claims: list[Claim], copied: dict[str, str], given: dict[str, object], using: str,
+    own_values: Mapping[str, ByTask] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Insert a run for each task, with some columns copied from its row; ``own_values``: columns by task."""
     connection, task = connections[using], task_model()
     places: list[Any] = [claim.pk for claim in claims]
     quote = connection.ops.quote_name
-    own = [field_of(Run, name) for name in given]
-    names = ", ".join(quote(column_of(field)) for field in (*(field_of(Run, name) for name in copied), *own))
-    columns = ", ".join(quote(column_of(field_of(task, name))) for name in copied.values())
-    values = [field.get_db_prep_save(value, connection) for field, value in zip(own, given.values(), strict=True)]
-    conditions = [f"{quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})"]
+    key = quote(column_of(field_of(task, "id")))
+    names = ", ".join(quote(column_of(field_of(Run, name))) for name in (*copied, *given, *own_values))
+    selected = [quote(column_of(field_of(task, name))) for name in copied.values()] + ["%s"] * len(given)
+    values = [field_of(Run, name).get_db_prep_save(value, connection) for name, value in given.items()]
+    for by_task in own_values.values():
+        # Numbers, and null.
+        selected.append(f"CASE {key}{' WHEN %s THEN %s' * len(by_task)} END")
+        values += [each for pair in by_task.items() for each in pair]
+    conditions = [f"{key} IN ({', '.join(['%s'] * len(places))})"]
     # A slice, if there are any, is on one node.
     if (part := claims[0].operations.part) is not None:
         conditions.append(f"{quote(column_of(field_of(task, 'shard')))} = %s")
@@ -126,30 +178,30 @@ def _copy(claims: list[Claim], copied: dict[str, str], given: dict[str, object],
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {quote(Run._meta.db_table)} ({names})"  # noqa: S608 - names
-            f" SELECT {columns}{', %s' * len(given)} FROM {quote(task._meta.db_table)}"
+            f" SELECT {', '.join(selected)} FROM {quote(task._meta.db_table)}"
             f" WHERE {' AND '.join(conditions)}",
             [*values, *places],
         )
 
 
-def _run(worker: str, claim: Claim, outcome: Outcome) -> Run:
+def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[Any, float | None]) -> Run:
     failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
+    told: dict[str, Any] = {}
+    if failure:
+        entered = {"to": outcome.to.name, "stay": seconds_in_state.get(pk)}
+        told = {"attempt": claim.attempt, "duration": claim.duration, **entered, **columns_of(failure)}
     # The instance of a claim whose outcome is written again may be gone.
     shard = claim.operations.part or getattr(claim.instance, "shard", 0)
     return Run(
         task_id=pk, shard=shard, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
-        lease_until=_lease_end(claim), ended=Now(), **came,
+        lease_until=_lease_end(claim), ended=Now(), **came, **told,
     )  # fmt: skip
 
 
 def _is_success(outcome: Outcome) -> bool:
     return outcome.failure is None and isinstance(outcome, Moved)
-
-
-def _alike(claim: Claim) -> tuple[UUID, int, float, tuple[tuple[str, Any], ...]]:
-    return claim.token, claim.version, claim.deadline, tuple(sorted(claim.notes.items()))
 
 
 def _lease_end(claim: Claim) -> datetime:

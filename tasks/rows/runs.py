@@ -1,8 +1,9 @@
 """Runs: the claims of tasks."""
 
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet, Value
 from django.db.models.deletion import Collector
+from django.db.models.expressions import Combinable
 
 from stator.models import MomentField, Now, SpreadField
 from stator.scopes import ends_in_parts
@@ -21,6 +22,16 @@ vars(delete_runs).update(lazy_sub_objs=True)
 # A worker with a run of these outcomes has not rejected the task: it asked for a later attempt, or its claim ended
 # because the task need not be done at all.
 NO_REJECTIONS = ("waited", "canceled")
+
+
+def forgotten() -> Combinable:
+    """Return what ``version`` becomes if an attempt is not to count any more; ``version_at_claim`` reads it back."""
+    return Value(-1) - F("version")
+
+
+def version_at_claim(version: int | None) -> int:
+    """Return the task's ``state_version`` at a claim, given the run's ``version``; 0 if it is not known any more."""
+    return 0 if version is None else version if version >= 0 else -1 - version
 
 
 class Run(models.Model):
@@ -47,7 +58,8 @@ class Run(models.Model):
     task = models.ForeignKey("tasks.Task", delete_runs, related_name="runs", db_index=False, db_constraint=False)
     # The part of the table of tasks with the task, so that nodes have both.
     shard = SpreadField(default=0)
-    # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
+    # The task's ``state_version`` at the claim. It counts as an attempt until the task moves. Below 0 it never counts:
+    # see ``forgotten``. Null, as version 1.1 wrote it, never counts either.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)
     token = models.UUIDField()
@@ -61,13 +73,24 @@ class Run(models.Model):
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason = models.TextField(blank=True)
     result = models.JSONField(null=True)
+    # What the history of the task has of the end of this attempt: its number, its seconds, the state that it moved the
+    # task to, if it did, the seconds in the state before, and its error. ``attempt`` is null if it has nothing of it:
+    # the claim is open, the task was put off, or the table of the history has the entry, which is that of an action by
+    # hand, or was written by version 1.1.
+    attempt = models.IntegerField(null=True)
+    duration = models.FloatField(null=True)
+    to = models.CharField(max_length=100, null=True)  # noqa: DJ001 - not every statement names it
+    stay = models.FloatField(null=True)
+    error = models.TextField(null=True)  # noqa: DJ001 - as above
+    fingerprint = models.CharField(max_length=16, null=True)  # noqa: DJ001 - as above
 
     class Meta:
         app_label = "tasks"
-        # All tasks of one claim statement share a token.
+        # RENEW, RECORD: the run of a claim; and no second one. All tasks of one claim statement share a token.
         constraints = [models.UniqueConstraint(fields=["token", "task"], name="tasks_run_once")]
         indexes = [
-            # CLAIM: whether this worker has had the task.
+            # CLAIM: whether this worker has had the task. And all that reads the runs of a task: its history, its
+            # attempts, its dead letter, its deletion.
             models.Index(fields=["task", "worker"], name="tasks_run_of_worker"),
             # CLAIM: what one worker holds.
             models.Index(fields=["worker"], condition=Q(ended__isnull=True), name="tasks_run_open"),
@@ -75,6 +98,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task_id} by {self.worker}"
+
+    @property
+    def version_at_claim(self) -> int:
+        """The task's ``state_version`` at the claim; 0 if it is not known any more."""
+        return version_at_claim(self.version)
 
     @property
     def timed_out(self) -> bool:

@@ -12,10 +12,10 @@ from django.db import connection
 from django.utils import timezone
 
 from stator.claims import find
-from stator.models import Event, Step
+from stator.models import Event, Step, history_of
 from stator.rows.life import UNMARKED, life_of
 from stator.testing import attempt, drain, steps
-from tasks.models import Batch
+from tasks.models import Batch, Task
 from tests.stator.making import row
 from tests.tasks.making import claim_one, make_queue
 from tests.testapp.lives import Contract, NumberedContract
@@ -109,6 +109,20 @@ def sends(pk, name, **given):
     inserts("stator_event", model_label="testapp.contract", object_pk=pk, name=name, at=timezone.now(), **values)
 
 
+def fails(task):
+    """What an attempt of a named worker that failed leaves: its run, and an entry in the history that says the same."""
+    at, token = timezone.now(), UUID("01234567-89ab-8000-8000-000000000002")
+    inserts(
+        "tasks_run", task_id=task, shard=0, version=0, worker="bot-0", token=token, claimed=at, lease_until=at,
+        unexpected_errors=0, ended=at, outcome="failed", reason="ValueError: no paper",
+    )  # fmt: skip
+    inserts(
+        "stator_history", model_label="tasks.task", object_pk=str(task), at=at, version=0, kind="error",
+        source="pending", to="", actor="", reason="", worker=token.hex[:12], claimed=at, attempts=1,
+        error="ValueError: no paper", fingerprint="0123456789abcdef",
+    )  # fmt: skip
+
+
 def moves(table, to, key):
     execute(
         f"UPDATE {table} SET state = %s, state_changed = %s, state_attempted = NULL, state_ready = %s, "
@@ -131,7 +145,7 @@ def test_what_is_open_in_a_database_of_1_1_stays_valid():
     batch = queue.publish("resize", batch=Batch(queue=queue)).task.batch
     batch.close()
     # What these have written is without the columns of now afterwards.
-    of_task = claim_one(queue)
+    of_task = claim_one(queue, lease=600)
     of_task.step("charge", lambda: "receipt 1")
     with as_before():
         contract("testapp_contract", name="a")
@@ -139,6 +153,7 @@ def test_what_is_open_in_a_database_of_1_1_stays_valid():
         assert records_a_step("testapp_contract", "name", "testapp.contract", "price") == [("price",)]
         contract("testapp_contract", name="b")
         sends("b", "approve", version=0, voter="ann", sender="ann")
+        fails(of_task.task.pk)
         sends("b", "pay", until=timezone.now() + timezone.timedelta(hours=1), key="invoice 7", source="")
         migrate()
     [claim] = [find(Contract, "a", TOKEN)]
@@ -152,6 +167,11 @@ def test_what_is_open_in_a_database_of_1_1_stays_valid():
     assert row(other).state == "paid"
     assert steps(of_task.task) == {"charge": "receipt 1"}
     of_task.resolve()
+    # The attempt of 1.1 is in both tables, and the one that it began and this version ended in the runs alone.
+    history = history_of(Task, of_task.task.pk, "default", 9)
+    assert [(entry.to, entry.error, entry.pk is None) for entry in history] == [
+        ("completed", "", True), ("", "ValueError: no paper", False),
+    ]  # fmt: skip
     batch.refresh_from_db()
     assert batch.counts()["completed"] == 1
     drain(Batch)

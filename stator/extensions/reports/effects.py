@@ -14,6 +14,7 @@ from stator.graph.failures import Failure, bounded, text_of
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows import columns
 from stator.rows.clock import Seconds
+from stator.rows.kept_attempts import attempts_of
 from stator.rows.meta import option_of
 from stator.rows.records import REASON_LENGTH
 from stator.rows.workers import worker_of
@@ -71,10 +72,13 @@ class KeptHistory(Effect):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._logs = option_of(store.operations.model, "logs")
+        self._is_elsewhere = attempts_of(store.model) is not None
         self._together = store.inserts and store.compiler.keeps_keys
 
     def wants(self, act: Act) -> Hashable:
         """Return whether the one statement writes moves, or an error."""
+        if self._is_elsewhere and act.claims:
+            return None
         with_log = self._logs and not act.released and any(LOG.of(claim) for claim in act.claims)
         if act.moved:
             return "moved" if self._together and not (act.failed or with_log) else AFTER

@@ -8,6 +8,7 @@ from django.db.models import Model, QuerySet
 from stator.extensions.reports.models import History, Report, failure_report, keep_acts, keep_moves, keep_reports
 from stator.graph.failures import HUNG, Failure, lease_lost, quarantined
 from stator.rows.followers import HAND, MOVE, Follower, HandAct
+from stator.rows.kept_attempts import attempts_of
 from stator.rows.meta import option_of, options_of
 from stator.rows.state_column import state_field
 from stator.rows.workers import worker_of
@@ -31,7 +32,7 @@ class KeptActs(Follower):
 
     def reaping(self, rows: QuerySet[Model]) -> None:
         """Write an entry for each lost lease."""
-        if not option_of(self.model, "history"):
+        if not option_of(self.model, "history") or attempts_of(self.model):
             return
         failure, field = lease_lost(), state_field(self.model)
         named = ("pk", field.name, "state_version", "state_attempts", "state_attempted", "state_claim")

@@ -7,6 +7,7 @@ from django.db.models import Exists, Model, QuerySet
 
 from stator.extensions.reports.groups import fingerprinted, groups
 from stator.extensions.reports.models import History, Report, fingerprint_of, reports_of
+from stator.extensions.reports.reading import history_of
 from stator.extensions.reports.stays import stays
 from stator.graph.failures import lease_lost
 from stator.rows.readings import READINGS, Reading
@@ -48,7 +49,7 @@ def reported(
 
 def entries(using: str, model: type[Model], pk: object, most: int) -> list[History]:
     """Return the latest entries of the history of an object, the newest first."""
-    return list(records_of(History, model, pk, using).order_by("-at", "-pk")[:most])
+    return history_of(model, pk, using, most)
 
 
 def records(

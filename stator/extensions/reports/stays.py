@@ -3,26 +3,30 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
 
 from stator.extensions.reports.models import History
 from stator.graph.states import State
 from stator.models import StatorModel
 from stator.overview.stays import LATEST, Stays
 from stator.rows import columns
+from stator.rows.kept_attempts import attempts_of
 from stator.rows.meta import option_of
 
 DAY = 86400.0
 
 
 def stays(using: str, models: Iterable[type[StatorModel]]) -> dict[str, list[Stays]]:
-    """Return, by the label of each model, the states that were left, in the order of the graph; at most one statement.
+    """Return, by the label of each model, the states that were left, in the order of the graph.
 
-    It reads the newest ``LATEST`` events of the last day for all models together, so that the cost is bounded. Models
-    without history are left out, because they store only manual actions. Index ``stator_history_at``.
+    It takes at most one statement, and one for each model whose app keeps the attempts itself. It reads the newest
+    ``LATEST`` events of the last day for all models together, so that the cost is bounded. Models without history are
+    left out, because they store only manual actions. Index ``stator_history_at``.
     """
     kept = {model._meta.label_lower: model for model in models if option_of(model, "history")}
     found: dict[str, dict[str, _Left]] = defaultdict(lambda: defaultdict(_Left))
-    for label, source, stay, took, attempts in _latest(using) if kept else ():
+    for _, label, source, stay, took, attempts in _latest(using, kept) if kept else ():
         if label in kept and stay is not None:
             left = found[label][source]
             left.stays.append(stay)
@@ -39,10 +43,15 @@ class _Left:
     starts: list[float] = field(default_factory=list)
 
 
-def _latest(using: str) -> Iterable[tuple[str, str, float | None, float | None, int]]:
+def _latest(using: str, models: Mapping[str, type[StatorModel]]) -> Iterable[tuple[Any, ...]]:
     # All kinds are read and filtered here: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
-    return events.values_list("model_label", "source", "stay", "duration", "attempts")[:LATEST]
+    names = "at", "model_label", "source", "stay", "duration", "attempts"
+    found: list[tuple[Any, ...]] = list(events.values_list(*names)[:LATEST])
+    apart = {label: attempts for label, model in models.items() if (attempts := attempts_of(model))}
+    for label, attempts in apart.items():
+        found += [(at, label, *rest) for at, *rest in attempts.latest_moves(using, DAY, LATEST)]
+    return sorted(found, key=itemgetter(0), reverse=True)[:LATEST] if apart else found
 
 
 def _of_model(states: Mapping[str, State], left: dict[str, _Left]) -> list[Stays]:

@@ -5,15 +5,19 @@ from dataclasses import replace
 
 from stator.admin.timeline import TOLD, TimelineEvent, move_text
 from stator.extensions.reports.models import History, Report
+from stator.extensions.reports.reading import history_of
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel, home_of, records_of
 
 
 def entries(row: StatorModel, most: int) -> Iterator[tuple[str, TimelineEvent]]:
-    """Yield the latest entries, each with the id of the worker that made it; two statements."""
+    """Yield the latest entries, each with the id of the worker that made it; two statements.
+
+    If the app keeps the attempts itself, these take a third.
+    """
     key = type(row), row.pk, home_of(row)
     report = records_of(Report, *key).first()
-    kept = list(records_of(History, *key).order_by("-at", "-pk")[:most])
+    kept = history_of(*key, most)
     told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
     yield from (_entry(act, report if act is told else None) for act in kept)
     yield from (("", event) for event in _beginnings(row, kept))

@@ -113,10 +113,7 @@ UPDATE `tasks_task` SET `state` = %s, `state_changed` = CURRENT_TIMESTAMP(6), `s
 UPDATE `stator_stats` SET `handled` = (`stator_stats`.`handled` + %s), `failed` = (`stator_stats`.`failed` + %s), `seconds` = (`stator_stats`.`seconds` + %s), `longest` = GREATEST(`stator_stats`.`longest`, %s) WHERE (`stator_stats`.`hour` = %s AND `stator_stats`.`model_label` = %s AND `stator_stats`.`shard` = %s AND `stator_stats`.`source` = %s AND `stator_stats`.`to` = %s)
 
 -- resolve
-INSERT INTO `stator_history` (`model_label`, `object_pk`, `at`, `version`, `kind`, `source`, `to`, `actor`, `reason`, `worker`, `claimed`, `duration`, `stay`, `attempts`, `error`, `fingerprint`, `log`) VALUES (%s, %s, CURRENT_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING `stator_history`.`id`, `stator_history`.`at`
-
--- resolve
-UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s, `result` = (SELECT U0.`result` AS `result` FROM `tasks_task` U0 WHERE U0.`id` = (`tasks_run`.`task_id`) LIMIT 1) WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)
+UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s, `result` = (SELECT U0.`result` AS `result` FROM `tasks_task` U0 WHERE U0.`id` = (`tasks_run`.`task_id`) LIMIT 1), `attempt` = CASE WHEN (`tasks_run`.`task_id` = %s) THEN %s ELSE NULL END, `stay` = CASE WHEN (`tasks_run`.`task_id` = %s) THEN %s ELSE NULL END, `to` = %s WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)
 
 -- fail
 SELECT `tasks_task`.`state_claim` AS `state_claim`, `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s) ORDER BY 2 ASC FOR UPDATE
@@ -134,16 +131,13 @@ UPDATE `tasks_task` SET `state_ready` = %s, `state_next_attempt` = (CURRENT_TIME
 UPDATE `stator_stats` SET `handled` = (`stator_stats`.`handled` + %s), `failed` = (`stator_stats`.`failed` + %s) WHERE (`stator_stats`.`hour` = %s AND `stator_stats`.`model_label` = %s AND `stator_stats`.`shard` = %s AND `stator_stats`.`source` = %s AND `stator_stats`.`to` = %s)
 
 -- fail
-INSERT INTO `stator_history` (`model_label`, `object_pk`, `at`, `version`, `kind`, `source`, `to`, `actor`, `reason`, `worker`, `claimed`, `duration`, `stay`, `attempts`, `error`, `fingerprint`, `log`) VALUES (%s, %s, CURRENT_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING `stator_history`.`id`, `stator_history`.`at`
-
--- fail
 SELECT `stator_report`.`object_pk` AS `object_pk`, `stator_report`.`state` AS `state`, `stator_report`.`error` AS `error`, `stator_report`.`message` AS `message`, `stator_report`.`times` AS `times` FROM `stator_report` WHERE (`stator_report`.`model_label` = %s AND `stator_report`.`object_pk` IN (%s))
 
 -- fail
 INSERT INTO `stator_report` (`model_label`, `object_pk`, `state`, `at`, `error`, `message`, `traceback`, `fingerprint`, `times`, `worker`, `log`) VALUES (%s, %s, %s, CURRENT_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s) ON DUPLICATE KEY UPDATE `state` = VALUE(`state`), `at` = VALUE(`at`), `error` = VALUE(`error`), `message` = VALUE(`message`), `traceback` = VALUE(`traceback`), `fingerprint` = VALUE(`fingerprint`), `times` = VALUE(`times`), `worker` = VALUE(`worker`), `log` = VALUE(`log`) RETURNING `stator_report`.`id`, `stator_report`.`at`
 
 -- fail
-UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)
+UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s, `attempt` = CASE WHEN (`tasks_run`.`task_id` = %s) THEN %s ELSE NULL END, `to` = %s, `error` = %s, `fingerprint` = %s WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)
 
 -- cancel
 SELECT `tasks_task`.`state_claim` AS `state_claim`, `tasks_task`.`id` AS `pk` FROM `tasks_task` WHERE (`tasks_task`.`id` IN (%s) AND `tasks_task`.`state` = %s) ORDER BY 2 ASC FOR UPDATE
@@ -167,7 +161,4 @@ UPDATE `stator_stats` SET `handled` = (`stator_stats`.`handled` + %s), `failed` 
 INSERT IGNORE INTO `stator_stats` (`model_label`, `hour`, `source`, `to`, `shard`, `handled`, `failed`, `seconds`, `longest`) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- cancel
-INSERT INTO `stator_history` (`model_label`, `object_pk`, `at`, `version`, `kind`, `source`, `to`, `actor`, `reason`, `worker`, `claimed`, `duration`, `stay`, `attempts`, `error`, `fingerprint`, `log`) VALUES (%s, %s, CURRENT_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING `stator_history`.`id`, `stator_history`.`at`
-
--- cancel
-UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)
+UPDATE `tasks_run` SET `ended` = CURRENT_TIMESTAMP(6), `outcome` = %s, `reason` = %s, `attempt` = CASE WHEN (`tasks_run`.`task_id` = %s) THEN %s ELSE NULL END, `stay` = CASE WHEN (`tasks_run`.`task_id` = %s) THEN %s ELSE NULL END, `to` = %s WHERE (`tasks_run`.`task_id` IN (%s) AND `tasks_run`.`token` = %s)

@@ -64,13 +64,13 @@ WITH v AS (
   SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
     AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state_ready" = (v.delay <= 0), "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = %s, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v) AND EXISTS (SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", 5)) AND "tasks_task"."id" = %s) LIMIT 1)
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = %s
-  RETURNING "tasks_task"."id" AS pk, v.failed, v.claim, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.claim, v.run_attempt, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s::int,
@@ -89,16 +89,16 @@ SELECT pk, statement_timestamp() FROM done
 -- resolve
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::bool[], %s::jsonb[], %s::float8[])
-    AS v(pk, claim, delay, failed, saves, value0, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::bool[], %s::jsonb[])
+    AS v(pk, claim, delay, failed, saves, value0)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.saves, v.value0, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.saves, v.value0, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = %s, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = %s, "state_next_attempt" = NULL, "state_attempts" = %s, "state_failures" = %s, "state_crashes" = %s, "state_version" = ("tasks_task"."state_version" + %s), "state_claim" = NULL, "state_locked_until" = NULL, "result" = CASE WHEN v.saves THEN v.value0 ELSE "tasks_task"."result" END FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = %s
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.claim, v.value0, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.claim, v.run_attempt, v.value0, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s::int,
@@ -108,30 +108,26 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-kept AS (
-  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    claimed, duration, stay, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, worker,
-    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
   UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
-    reason = %s::text, result = done.value0
+    reason = %s::text, result = done.value0,
+    attempt = done.run_attempt, "to" = %s::text, stay = greatest(date_part('epoch', done.stayed), 0)
   FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done
 
 -- fail
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state_ready" = (v.delay <= 0), "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = %s, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v) AND EXISTS (SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" INNER JOIN "tasks_queue" ON ("tasks_task"."queue_id" = "tasks_queue"."id") WHERE ("tasks_task"."state_attempts" < (COALESCE("tasks_task"."max_attempts", "tasks_queue"."max_attempts", 5)) AND "tasks_task"."id" = %s) LIMIT 1)
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = %s
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.claim, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.claim, v.run_attempt, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s::int,
@@ -141,11 +137,6 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-kept AS (
-  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    claimed, duration, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'error', %s, '', '', '', worker, attempted,
-    duration, attempts, %s, %s FROM done),
 reported AS (
   INSERT INTO stator_report AS report (model_label, object_pk, state, at, error, message, traceback, fingerprint,
     times, worker)
@@ -158,23 +149,24 @@ reported AS (
       = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END),
 noted AS (
   UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
-    reason = %s::text
+    reason = %s::text,
+    attempt = done.run_attempt, error = %s::text, fingerprint = %s::text, "to" = ''
   FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done
 
 -- cancel
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
+    AS v(pk, claim, delay, failed)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = %s, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = %s, "state_next_attempt" = NULL, "state_attempts" = %s, "state_failures" = %s, "state_crashes" = %s, "state_version" = ("tasks_task"."state_version" + %s), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = %s
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.claim, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.claim, v.run_attempt, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s::int,
@@ -184,13 +176,9 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-kept AS (
-  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    claimed, duration, stay, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, worker,
-    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
   UPDATE tasks_run SET ended = statement_timestamp(), outcome = %s::text,
-    reason = %s::text
+    reason = %s::text,
+    attempt = done.run_attempt, "to" = %s::text, stay = greatest(date_part('epoch', done.stayed), 0)
   FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)
 SELECT pk, statement_timestamp() FROM done

@@ -46,15 +46,15 @@ SELECT "stator_worker"."name" AS "name" FROM "stator_worker" WHERE "stator_worke
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+    AS v(pk, claim, delay, failed, run_duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.run_duration, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("tasks_task"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $13
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, v.run_attempt, v.run_duration, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
@@ -64,14 +64,10 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-kept AS (
-  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    claimed, duration, stay, attempts, error, fingerprint)
-  SELECT $18, pk::text, statement_timestamp(), version, 'move', $19, $20, '', $21, worker,
-    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
-  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
-  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $22::text, 'succeeded', ''
+  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason, attempt, duration, "to", stay)
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $18::text, 'succeeded', '', run_attempt, run_duration,
+    $19::text, greatest(date_part('epoch', stayed), 0)
   FROM done)
 SELECT pk FROM done
 
@@ -82,15 +78,15 @@ SELECT "tasks_task"."id" AS "pk", "tasks_task"."state_claim" AS "state_claim", "
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+    AS v(pk, claim, delay, failed, run_duration)),
 mine AS MATERIALIZED (
-  SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.ctid AS found, t.state_changed AS entered
+  SELECT v.pk, v.claim, v.delay, v.failed, v.run_duration, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $7) = ("tasks_task"."state_version" & $8)) THEN ("tasks_task"."state_visit" & $9) ELSE $10 END < $11 AND "tasks_task"."state" = $12) THEN ((((("tasks_task"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("tasks_task"."state_visit" >> $16) = ("tasks_task"."state_version" & $17)) THEN ("tasks_task"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("tasks_task"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
     AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $29
-  RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
+  RETURNING "tasks_task"."id" AS pk, v.failed, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, v.run_attempt, v.run_duration, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
   SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
@@ -100,14 +96,10 @@ counted AS (
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
-kept AS (
-  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    claimed, duration, stay, attempts, error, fingerprint)
-  SELECT $34, pk::text, statement_timestamp(), version, 'move', $35, $36, '', $37, worker,
-    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done),
 noted AS (
-  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason)
-  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $38::text, 'succeeded', ''
+  INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason, attempt, duration, "to", stay)
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $34::text, 'succeeded', '', run_attempt, run_duration,
+    $35::text, greatest(date_part('epoch', stayed), 0)
   FROM done)
 SELECT pk FROM done
 
@@ -157,7 +149,7 @@ SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin =
 SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE (("tasks_task"."worker_ids" = $1 OR ("tasks_task"."worker_ids" ? $2)) AND "tasks_task"."id" IN ($3))
 
 -- renew
-SELECT "tasks_task"."id" AS "pk", "tasks_task"."shard" AS "shard", "tasks_task"."state_version" AS "state_version", "tasks_task"."state_claim" AS "state_claim", "tasks_task"."state_attempted" AS "state_attempted", "tasks_task"."state_locked_until" AS "state_locked_until" FROM "tasks_task" WHERE "tasks_task"."id" IN ($1)
+SELECT "tasks_task"."id" AS "pk", "tasks_task"."shard" AS "shard", "tasks_task"."state_version" AS "state_version", "tasks_task"."state_claim" AS "state_claim", "tasks_task"."state_attempted" AS "state_attempted", "tasks_task"."state_locked_until" AS "state_locked_until", "tasks_task"."state_attempts" AS "state_attempts" FROM "tasks_task" WHERE "tasks_task"."id" IN ($1)
 
 -- renew
 UPDATE "tasks_task" SET "state_ready" = $1, "state_attempts" = ("tasks_task"."state_attempts" - $2), "state_claim" = NULL, "state_locked_until" = NULL WHERE "tasks_task"."id" IN ($3)

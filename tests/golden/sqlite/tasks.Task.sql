@@ -40,13 +40,10 @@ UPDATE "tasks_task" SET "state" = $1, "state_changed" = STRFTIME('%Y-%m-%d %H:%M
 UPDATE "stator_stats" SET "handled" = ("stator_stats"."handled" + $1), "failed" = ("stator_stats"."failed" + $2), "seconds" = ("stator_stats"."seconds" + $3), "longest" = MAX("stator_stats"."longest", $4) WHERE ("stator_stats"."hour" = $5 AND "stator_stats"."model_label" = $6 AND "stator_stats"."shard" = $7 AND "stator_stats"."source" = $8 AND "stator_stats"."to" = $9)
 
 -- record pending to canceled
-INSERT INTO "stator_history" ("model_label", "object_pk", "at", "version", "kind", "source", "to", "actor", "reason", "worker", "claimed", "duration", "stay", "attempts", "error", "fingerprint", "log") VALUES ($1, $2, STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING "stator_history"."id", "stator_history"."at"
-
--- record pending to canceled
 SELECT "stator_worker"."name" AS "name" FROM "stator_worker" WHERE "stator_worker"."id" = $1
 
 -- record pending to canceled
-INSERT INTO "tasks_run" ("task_id", "shard", "ended", "result", "worker", "token", "version", "claimed", "lease_until", "outcome", "reason") SELECT "id", "shard", "state_changed", "result", $1, $2, $3, $4, $5, $6, $7 FROM "tasks_task" WHERE "id" IN ($8)
+INSERT INTO "tasks_run" ("task_id", "shard", "ended", "result", "worker", "token", "version", "claimed", "lease_until", "to", "outcome", "reason", "attempt") SELECT "id", "shard", "state_changed", "result", $1, $2, $3, $4, $5, $6, $7, $8, CASE "id" WHEN $9 THEN $10 END FROM "tasks_task" WHERE "id" IN ($11)
 
 -- record pending to errored
 UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $1) = ("tasks_task"."state_version" & $2)) THEN ("tasks_task"."state_visit" & $3) ELSE $4 END < $5 AND "tasks_task"."state" = $6) THEN ((((("tasks_task"."state_version" + $7) & $8) * $9) + ((CASE WHEN (("tasks_task"."state_visit" >> $10) = ("tasks_task"."state_version" & $11)) THEN ("tasks_task"."state_visit" & $12) ELSE $13 END + $14) * $15)) + $16) ELSE NULL END, "state" = $17, "state_changed" = STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), "state_attempted" = NULL, "state_ready" = $18, "state_next_attempt" = NULL, "state_attempts" = $19, "state_failures" = $20, "state_crashes" = $21, "state_version" = ("tasks_task"."state_version" + $22), "state_claim" = NULL, "state_locked_until" = NULL WHERE "tasks_task"."id" IN ($23)
@@ -58,7 +55,7 @@ UPDATE "tasks_task" SET "state_ready" = $1, "state_next_attempt" = (django_forma
 UPDATE "stator_stats" SET "handled" = ("stator_stats"."handled" + $1), "failed" = ("stator_stats"."failed" + $2) WHERE ("stator_stats"."hour" = $3 AND "stator_stats"."model_label" = $4 AND "stator_stats"."shard" = $5 AND "stator_stats"."source" = $6 AND "stator_stats"."to" = $7)
 
 -- record pending, attempted again
-INSERT INTO "tasks_run" ("task_id", "shard", "version", "worker", "token", "claimed", "lease_until", "lease", "unexpected_errors", "ended", "outcome", "reason", "result") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $10, $11, $12) RETURNING "tasks_run"."id", "tasks_run"."shard", "tasks_run"."claimed", "tasks_run"."unexpected_errors"
+INSERT INTO "tasks_run" ("task_id", "shard", "version", "worker", "token", "claimed", "lease_until", "lease", "unexpected_errors", "ended", "outcome", "reason", "result", "attempt", "duration", "to", "stay", "error", "fingerprint") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING "tasks_run"."id", "tasks_run"."shard", "tasks_run"."claimed", "tasks_run"."unexpected_errors"
 
 -- record pending, released
 UPDATE "tasks_task" SET "state_ready" = $1, "state_attempts" = ("tasks_task"."state_attempts" - $2), "state_claim" = NULL, "state_locked_until" = NULL WHERE "tasks_task"."id" IN ($3)
@@ -70,7 +67,7 @@ SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE ("tasks_task"."id" IN (
 SELECT "tasks_task"."id" AS "pk" FROM "tasks_task" WHERE (("tasks_task"."worker_ids" = $1 OR EXISTS (SELECT 1 FROM JSON_EACH("tasks_task"."worker_ids") WHERE value = ($2))) AND "tasks_task"."id" IN ($3))
 
 -- renew
-SELECT "tasks_task"."id" AS "pk", "tasks_task"."shard" AS "shard", "tasks_task"."state_version" AS "state_version", "tasks_task"."state_claim" AS "state_claim", "tasks_task"."state_attempted" AS "state_attempted", "tasks_task"."state_locked_until" AS "state_locked_until" FROM "tasks_task" WHERE "tasks_task"."id" IN ($1)
+SELECT "tasks_task"."id" AS "pk", "tasks_task"."shard" AS "shard", "tasks_task"."state_version" AS "state_version", "tasks_task"."state_claim" AS "state_claim", "tasks_task"."state_attempted" AS "state_attempted", "tasks_task"."state_locked_until" AS "state_locked_until", "tasks_task"."state_attempts" AS "state_attempts" FROM "tasks_task" WHERE "tasks_task"."id" IN ($1)
 
 -- renew
 SELECT "tasks_task"."id" AS "pk", "tasks_task"."state_claim" AS "state_claim", "tasks_task"."state" AS "state" FROM "tasks_task" WHERE "tasks_task"."id" IN ($1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.models import History
+from stator.models import history_of
 from tasks.dead_letters import letter_of
 from tasks.messages import worker_digits
 from tasks.models import Run, Task
@@ -104,7 +104,8 @@ def test_failures_over_http_count_once_in_a_dead_letter_under_the_names_of_their
     letter = letter_of(fresh(task))
     assert (letter.attempts, letter.workers) == (3, workers)
     assert letter.errors == [f"{worker}: tasks.Failed: {worker} failed" for worker in workers]
-    assert [act.worker for act in History.objects.order_by("pk")] == [worker_digits(worker) for worker in workers]
+    kept = history_of(Task, task.pk, "default", 9)
+    assert [act.worker for act in reversed(kept)] == [worker_digits(worker) for worker in workers]
 
 
 class TestClaims:

@@ -69,6 +69,8 @@ def test_records_of_a_task_are_deleted_with_it():
     queue = make_queue(retention=0)
     queue.publish("other")
     task = make_task(queue, "errored", priority=-1)
+    task.requeue()
+    claim_one(queue, "maker-2").cancel()
     aged(task, 5)
     assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (True, True, True)
     signals.on_schedule.send(StatorRunner([Task]))

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import tasks
-from stator.models import History
+from stator.models import history_of
 from stator.runner import StatorRunner
 from stator.testing import Moved, Waiting, advance, attempt, drain
 from tasks.actions.registry import Context, RegisteredAction, registry
@@ -120,7 +120,7 @@ class TestErrors:
         header, first, *_ = report(task).traceback.splitlines()
         assert header == "Traceback (most recent call last):"
         assert first.endswith("in go_wrong")
-        assert [event.to for event in History.objects.order_by("pk")] == ["", "", "errored"]
+        assert [event.to for event in history_of(Task, task.pk, "default", 9)] == ["errored", "", ""]
 
     def test_a_task_has_its_own_limit_or_else_the_lower_of_those_of_its_action_and_its_queue(self) -> None:
         Queue.objects.create(name="hasty", max_attempts=1)
@@ -170,7 +170,7 @@ class TestErrors:
         while task.state == "pending":
             attempt(task)
         assert (task.state, task.state_version) == ("errored", 1)
-        assert History.objects.filter(kind="error").count() == 4
+        assert [event.kind for event in history_of(Task, task.pk, "default", 9)] == ["move", *["error"] * 4]
 
     @pytest.mark.parametrize(
         ("times", "state", "outcome"),
