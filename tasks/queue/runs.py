@@ -190,7 +190,9 @@ def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
     told: dict[str, Any] = {}
     if failure:
-        entered = {"to": outcome.to.name, "stay": seconds_in_state.get(pk)}
+        entered: dict[str, Any] = {"to": ""}
+        if isinstance(outcome, Moved):
+            entered = {"to": outcome.to.name, "stay": seconds_in_state.get(pk)}
         told = {"attempt": claim.attempt, "duration": claim.duration, **entered, **columns_of(failure)}
     # The instance of a claim whose outcome is written again may be gone.
     shard = claim.operations.part or getattr(claim.instance, "shard", 0)
