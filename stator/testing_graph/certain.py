@@ -27,7 +27,8 @@ class Plan:
     events: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if unknown := sorted(set(self.events) - set(self.graph.event_names)):
+        # A graph has the names only if the extension of events is there.
+        if unknown := sorted(set(self.events) - set(getattr(self.graph, "event_names", ()))):
             raise ValueError(f"{self.graph.__name__} has no event {unknown[0]!r}; events= takes events of the graph")
 
 

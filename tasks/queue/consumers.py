@@ -130,7 +130,8 @@ def _objects_problem(named: object) -> str:
     for label, events in named.items():
         if label not in models:
             return f"{label!r} is not the label of a managed model, in lower case"
-        known = models[label].state_graph.event_names
+        # A graph has the names only if the extension of events is there.
+        known = getattr(models[label].state_graph, "event_names", ())
         if not isinstance(events, list) or any(event not in known for event in events):
             return f"{label}: {events!r} must be a list of its events: {', '.join(known) or 'it has none'}"
     return ""
