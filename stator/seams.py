@@ -46,19 +46,20 @@ class AroundMoves(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What an extension adds.
+    """What an extension adds. Most is named by dotted paths, which are imported once there are models.
 
     ``connect``: the paths of functions that are called when Django has loaded all apps.
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
     ``brought``: the paths of functions that return, for a store, what claims bring along, or None: a function that
     reads it for claims of the store that are made together (:data:`~stator.db.brought.Bring`).
-    ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that a worker does for rows.
+    ``duties``: the paths of :class:`~stator.worker.duties.Duty` values, the chores that each worker does for rows in
+    its scheduling passes, every ``SCHEDULE_INTERVAL`` seconds.
     ``upkeep``: the paths of :class:`~stator.worker.duties.Upkeep` values, done with each prune of the own tables.
     ``followers``: the paths of subclasses of :class:`~stator.rows.followers.Follower`, which say what follows when rows
     move, whoever moves them; imported in the same way.
     ``effects``: the paths of subclasses of :class:`~stator.db.effects.Effect`, which say what the record of outcomes
-    writes beside the columns of the rows; imported in the same way.
+    writes beside the columns of the rows; moves without a handler ask them too. They are imported in the same way.
     ``parts``: the paths of functions that return what a worker has beside its loops, given the
     :class:`~stator.worker.worker.Worker` that is about to start: :class:`~stator.worker.parts.Part` values.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
