@@ -84,6 +84,10 @@ class Duty:
     ended: Callable[[Operations], None] = lambda operations: None
     when: When = When.PASS
 
+    def comes_in(self, passed: int) -> bool:
+        """Return whether it belongs to the pass that follows so many."""
+        return passed % self.every == 0
+
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
         if not self.moves:

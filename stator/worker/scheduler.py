@@ -244,16 +244,17 @@ class Scheduler:
         models, first, alias = self._served(scope), self.is_behind(scope), scope.alias
         if not models:
             return
+        passed = 0 if first else self._passes_in[scope]
         wanted_now = (*duties_of(When.START), *duties_of(When.PASS)) if first else duties_of(When.PASS)
         for operations in models:
-            wanted = (duty for duty in wanted_now if duty.needed(operations))
+            wanted = (duty for duty in wanted_now if duty.comes_in(passed) and duty.needed(operations))
             self._owed |= dict.fromkeys((duty, operations) for duty in wanted)
         await self._do_owed(scope, outages)
         if alias not in outages:
             with outages.noted(alias), scope.enter():
-                for duty in duties_of(When.TOGETHER):
+                for duty in (each for each in duties_of(When.TOGETHER) if each.comes_in(passed)):
                     await self._run(together, models, duty.name, partial(perform, duty, stopped=lambda: self.stopped))
-        if alias not in outages and (first or self._passes_in[scope] % PRUNE.every == 0):
+        if alias not in outages and PRUNE.comes_in(passed):
             with outages.noted(alias):
                 await self._perform(PRUNE, models[0])
 

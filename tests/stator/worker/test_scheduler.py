@@ -125,6 +125,19 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     assert [number for number, duty in duties if duty is PASS[0]] == [*range(2 * PRUNED_EVERY)]
 
 
+@pytest.mark.parametrize("when", [When.PASS, When.TOGETHER])
+@on_loop
+async def test_rarer_duty_is_done_in_the_first_pass_and_then_in_each_so_many(monkeypatch, when):
+    rare, done = Duty("rare", lambda *models, limit: 0, every=3, when=when), []
+    monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
+    monkeypatch.setattr(module, "duties_of", lambda asked: [rare] if asked is when else [])
+    monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: done.append((scheduler.passes, duty)))
+    scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
+    for _ in range(7):
+        await scheduler.perform_pass([Scope("default")], Outages())
+    assert [number for number, duty in done if duty is rare] == [0, 3, 6]
+
+
 class Databases:
     """Two of them, of which one may be away, and what is done in them."""
 
