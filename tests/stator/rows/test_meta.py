@@ -60,7 +60,7 @@ def test_options_are_immutable_however_they_are_given(given):
     ("name", "value", "told"),
     [
         ("histories", True, "has no option 'histories'; did you mean 'history'?"),
-        ("zzz", True, "has no option 'zzz'; options are adopts, claimable"),
+        ("zzz", True, "has no option 'zzz'; options are adopts, "),
         ("history", "yes", "history='yes' must be True or False"),
         ("logs", True, "logs=True needs history = True, which stores them"),
         ("reconcile_on", "tenant", "must be a list of field names"),

@@ -72,7 +72,7 @@ class FakeOperations:
     entries = frozenset()
     keeping = frozenset()
     part = None
-    followers = ()
+    followers = wakers = ()
     waking = frozenset({"called", "awaited"})
     # Nothing is in shadow.
     state_field = SimpleNamespace(left=frozenset())

@@ -15,10 +15,10 @@ __all__ = ["count"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# For each request: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
+# At most, for each request: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
 MAX_LOOKUPS = {
-    "publish": (2, 6, 6), "claim": (2, 10, 11), "heartbeat": (2, 6, 6), "verify": (2, 2, 2), "resolve": (2, 13, 13),
-    "fail": (2, 16, 16), "release": (2, 15, 15), "hand back": (2, 12, 12),
+    "publish": (2, 6, 6), "claim": (2, 10, 11), "heartbeat": (2, 6, 6), "verify": (2, 2, 2), "resolve": (2, 12, 12),
+    "fail": (2, 15, 15), "release": (2, 15, 15), "hand back": (2, 12, 12),
 }  # fmt: skip
 
 GIVING_UP = {"fail": {"error": "no such image"}, "release": {"reason": "no disk"}, "hand back": {"begun": False}}
@@ -78,7 +78,8 @@ def test_statements_of_a_cycle_are_few(count, ask, warm):
         Task.objects.filter(state="pending").cancel()
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
-    assert taken == {name: most[column] for name, most in MAX_LOOKUPS.items()}, found
+    assert taken.keys() == MAX_LOOKUPS.keys()
+    assert {name for name, count in taken.items() if count > MAX_LOOKUPS[name][column]} == set(), found
 
 
 def test_answer_to_an_end_is_the_task_as_it_is_stored(call, ask, warm):

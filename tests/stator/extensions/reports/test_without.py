@@ -74,12 +74,13 @@ def test_tasks_have_their_runs_alone():
     assert letter_of(schedule).workers == []
 
 
-def test_results_have_the_count_of_attempts_without_their_errors():
+def test_results_have_their_attempts_and_errors_from_runs():
     task = examples.go_wrong.using(backend="retrying")
     result = task.enqueue("no")
     for _ in range(2):
         run(result)
-    assert (task.get_result(result.id).attempts, result.errors) == (2, [])
+    assert task.get_result(result.id).attempts == 2
+    assert [error.exception_class_path for error in result.errors] == ["builtins.ValueError"] * 2
 
 
 def test_objects_over_http_have_no_history(client):
