@@ -44,9 +44,8 @@ NAME = "horizon"
 PHASES = "warmup=warmup:5s", "clean_1=clean:15s", "idle_1=idle-in-tx:20s", "recovery_1=recovery:10s"
 QUICK = "clean_1=clean:3s", "idle_1=idle-in-tx:2s", "readers_1=active-readers:2s", "recovery_1=recovery:4s"
 STRESS = (IDLE, READERS)
-# Seconds until the bystander has written each of its pages, in which it is alone, in which a worker may begin, and
-# between two looks at the connections.
-SETTLED, ALONE, PATIENCE, LOOK = 3, 10, 60, 0.25
+# Seconds in which a worker may begin, and between two looks at the connections.
+PATIENCE, LOOK = 60, 0.25
 # Recovered: three seconds in a row with a p99 of at most half as much again as before, and a millisecond.
 ROW, AGAIN, SLACK = 3, 1.5, 1
 P95 = 0.95
@@ -68,12 +67,16 @@ CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_dat
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A peer, the jobs offered a second, the milliseconds of a job, and how many may run at once."""
+    """A peer, the jobs offered a second, the milliseconds of a job, how many may run at once, and a calm time before.
+
+    In a third of the ``calm`` seconds the bystander has written each of its pages; in the rest it is watched.
+    """
 
     peer: Peer
     rate: int
     work: float
     places: int
+    calm: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class Found:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__, quick={"places": 4}, extend=_extend, repeat=1, places=128)
+    options = arguments(__doc__, quick={"places": 4, "calm": 3}, extend=_extend, repeat=1, places=128, calm=15)
     rates = options.rates or ([50] if options.quick else [200])
     phases = options.phase or [phase(text) for text in (QUICK if options.quick else PHASES)]
     with database(), options.out.open("w") if options.out else contextlib.nullcontext() as out:
@@ -143,7 +146,7 @@ def main() -> None:
             if _is_there(peer):
                 for rate in rates:
                     print(f"{peer.name} at {rate}/s", file=sys.stderr)
-                    found += _tried(Case(peer, rate, options.work, options.places), phases, out)
+                    found += _tried(Case(peer, rate, options.work, options.places, options.calm), phases, out)
         _print(found)
 
 
@@ -197,9 +200,9 @@ def _run(case: Case, store: Store, phases: list[Phase], out: TextIO | None) -> l
         fill(looking)
         bystander = stack.enter_context(Bystander(dsn, NAME))
         inspected = _inspects(looking)
-        _pass(SETTLED)
+        _pass(case.calm / 3)
         before = _counted(store, looking)
-        _pass(ALONE)
+        _pass(case.calm * 2 / 3)
         alone = Watched(before, _counted(store, looking))
         calm = at(bystander.between(alone.before.at, alone.after.at), P95)
         stack.enter_context(steady.serving())

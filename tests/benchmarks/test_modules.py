@@ -56,7 +56,7 @@ BENCHMARKS = {
     "walks": ([], ["a batch ends", "event that moves", "hops from create to recorded", "slots of a claim"]),
     "shadow": (["--rows", "300", "--moved", "20"], ["rows of the table that workers wrote 0, target <= 0: met"]),
     "horizon": (
-        ["--only", "stator,stator-tasks", "--rates", "20", "--phase", "c=clean:2s", "--phase", "r=recovery:2s"],
+        ["--only", "stator,stator-tasks", "--rates", "20", "--phase", "c=clean:2s"],
         ["stator-tasks", "recovered after s"],
     ),
     "mixed": ([], ["resident MB", "MB per ten minutes"]),
