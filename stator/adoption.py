@@ -18,6 +18,7 @@ from django.db.models.functions import Coalesce
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
+from stator.db.tables import columns_of
 from stator.logs import progress
 from stator.migration_operations import change_rows
 from stator.rows.clock import Now
@@ -237,11 +238,10 @@ def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Op
         return False
     connection, table = editor.connection, model._meta.db_table
     adds = isinstance(operation, AddField | AddIndex) == forwards
+    if isinstance(operation, AddField | RemoveField):
+        # The columns are named as their fields.
+        return (operation.name in columns_of(connection, table)) == adds
     with connection.cursor() as cursor:
-        if isinstance(operation, AddField | RemoveField):
-            # The mixin's columns are named as its fields.
-            found = {column.name for column in connection.introspection.get_table_description(cursor, table)}
-            return (operation.name in found) == adds
         found = set(connection.introspection.get_constraints(cursor, table))
     name = operation.index.name if isinstance(operation, AddIndex) else operation.name
     return (name in found) == adds

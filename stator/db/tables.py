@@ -109,7 +109,7 @@ def wrong_expressions(model: type[Model], alias: str, *, compiled: bool = True) 
 
 def _lack_of(model: type[Model], alias: str) -> str:
     connection, table = connections[alias], model._meta.db_table
-    there = _columns_of(connection, table)
+    there = columns_of(connection, table)
     if not there:
         return f"{named(alias)} has no table {table} of {model._meta.label}; run manage.py migrate"
     wanted = {str(field.column): field.name for field in model._meta.local_concrete_fields}
@@ -143,7 +143,7 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
     return f"{where} is {kind}, which refuses to claim its rows; {remedy}"
 
 
-def _columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
+def columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
     """Return the names of a table's columns; an empty set if there is no such table."""
     name = connection.ops.quote_name(table)
     with connection.cursor() as cursor:

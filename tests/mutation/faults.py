@@ -19,7 +19,7 @@ TESTS = {
     "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py "
     "stator/extensions/events/test_events.py",
     "stator/extensions/related/followers.py": "stator/rows/test_watches.py",
-    "stator/extensions/history/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
+    "stator/extensions/reports/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
     "stator/extensions/undo/follower.py": "stator/test_undo.py",
     "stator/extensions/events/follower.py": "stator/extensions/events/test_events.py",
     "stator/rows/locking.py": "stator/rows/test_transitions.py stator/extensions/events/test_events.py",

@@ -73,7 +73,7 @@ def test_missing_privileges_are_named_with_the_grant(reader):
     drop("RESET ROLE")
     drop("GRANT UPDATE (state, state_claim) ON testapp_line TO reader")
     drop("SET ROLE reader")
-    assert refused(Line).endswith('; GRANT INSERT, UPDATE, DELETE ON "stator_event" TO "reader"')
+    assert refused(Line).endswith('; GRANT INSERT, UPDATE, DELETE ON "stator_worker" TO "reader"')
 
 
 @pytest.mark.postgresql
