@@ -32,7 +32,7 @@ def work(url: str, size: int) -> None:
 def sender(url: str) -> Iterator[script.Send]:
     """Create the objects of one moment by one statement."""
     model = _model(url)
-    yield lambda due: model._base_manager.bulk_create(model(due=each) for each in due)
+    yield lambda due: model.objects.bulk_create(model(due=each) for each in due)
 
 
 def _model(url: str):
