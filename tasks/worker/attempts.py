@@ -1,7 +1,6 @@
 """A worker process's attempt at a claimed task: run its action; end with a result, a retry or the final error."""
 
 import asyncio
-import itertools
 import logging
 import threading
 import time
@@ -358,31 +357,29 @@ class Attempt:
 
         The task's ``max_unexpected_retries`` overrides their number. It is read from the database after each error.
         """
-        try:
-            return await self._call()
-        except (Fail, LeaseLost, NotBegun):
-            raise
-        except Exception as error:
-            own = self.task.max_unexpected_retries
-            if not (self.found.local_retries if own is None else own):
-                raise
-            failed = error
-        for tried in itertools.count():
-            most = await sync_to_async(self._most_retries)()
-            self.claim.notes = {**self.claim.notes, "unexpected_errors": tried + 1}
-            if tried >= most:
-                break
-            await self._rest(failed, most - tried)
+        failed: Exception | None = None
+        tried = 0
+        while True:
             try:
                 return await self._call()
             except (Fail, LeaseLost):
                 raise
             except NotBegun:
-                # An earlier call of the action failed, so this counts as an attempt.
-                break
-            except Exception as error:  # noqa: BLE001 - counted, and raised after the last try
+                # If an earlier call of the action failed, this counts as an attempt.
+                if failed is None:
+                    raise
+                raise failed  # noqa: B904 - the error of that call
+            except Exception as error:
+                own = self.task.max_unexpected_retries
+                if failed is None and not (self.found.local_retries if own is None else own):
+                    raise
                 failed = error
-        raise failed
+            tried += 1
+            most = await sync_to_async(self._most_retries)()
+            self.claim.notes = {**self.claim.notes, "unexpected_errors": tried}
+            if tried > most:
+                raise failed
+            await self._rest(failed, most - tried + 1)
 
     def _most_retries(self) -> int:
         """Return how many errors this worker retries, as the database has it now; 0 if the claim has ended."""
