@@ -102,6 +102,7 @@ class StatorBackend(BaseTaskBackend):
         # reports it.
         self._problem = problem(self.options, self.queues)
         self._known: dict[int, Known] = {}
+        self._found: set[str] = set()
 
     def validate_task(self, task: Task) -> None:
         """Validate as the framework does, and the options of the proposal; note the module for the system check."""
@@ -220,7 +221,11 @@ class StatorBackend(BaseTaskBackend):
 
     def _check_found(self, task: Task) -> None:
         """Raise ``PublishRefused`` for a task that no worker would find by its path."""
-        path, module = task.module_path, task.func.__module__
+        path = task.module_path
+        # ``using()`` makes another task for each call, with the same function.
+        if path in self._found:
+            return
+        module = task.func.__module__
         if not _may_import(module):
             raise PublishRefused(
                 f"{path} is in no installed app, so workers do not import it. {REMEDY.format(self.alias, module)}"
@@ -229,6 +234,7 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(
                 f"{path} is not a task, so workers do not run it; give the task the name of its function there"
             )
+        self._found.add(path)
 
 
 # Modules that declare tasks, each with the alias of the backend.
