@@ -3,14 +3,17 @@
 Each has two forms: a text that continues the one statement on PostgreSQL, and statements of its own.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable
 from typing import NamedTuple, Self, cast
+from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from stator.claims import Claim
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.saved_fields import is_saved_at_once, value_names
+from stator.graph.failures import Failure
 from stator.models import Now, column_of, field_of, name_of
 from stator.statements import written
 from tasks.queue import runs
@@ -156,12 +159,14 @@ class KeptRuns(Effect):
         tasks = operations.rows.filter(pk=OuterRef("task"))
         copied = {"result": Subquery(tasks.values("result")[:1])} if note.outcome == "succeeded" else {}
         every = operations.division.only_mine(QuerySet(Run, using=operations.alias))
-        errors = {claim.token: runs.columns_of(outcome.failure) for claim, outcome in done.act.ended}
-        for token in {claim.token for claim in done.act.claims}:
-            claims = [claim for claim in done.act.claims if claim.token == token]
+        alike: dict[tuple[UUID, Failure | None], list[Claim]] = defaultdict(list)
+        for claim, outcome in done.act.ended:
+            alike[claim.token, outcome.failure].append(claim)
+        for (token, failure), claims in alike.items():
             mine = every.filter(task__in=[claim.pk for claim in claims], token=token)
             if note.outcome:
-                told = self._told(done, claims) | errors[token] if done.act.moved or done.act.failed else {}
+                tells = done.act.moved or done.act.failed
+                told = {**self._told(done, claims), **runs.columns_of(failure)} if tells else {}
                 mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied, **told)
             else:
                 mine.delete()
