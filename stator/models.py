@@ -48,6 +48,7 @@ from stator.rows.fields import (
     ReadyField,
     VersionField,
     fields_sent,
+    text_key,
 )
 from stator.rows.followers import followers_of, of_writes
 from stator.rows.indexes import add_indexes
@@ -239,6 +240,10 @@ class StatorModel(models.Model):
     # Claimed rows are loaded without calling this method, since all it adds is to note the values. An override in a
     # project lacks this mark, so it is called.
     from_db.__func__.only_notes = True  # type: ignore[attr-defined]
+
+    def get_deferred_fields(self) -> set[str]:
+        """Return the names of the fields that were not read; JSON that a claim has left as text was."""
+        return {name for name in super().get_deferred_fields() if text_key(name) not in self.__dict__}
 
     def refresh_from_db(  # type: ignore[override]
         self,

@@ -177,6 +177,11 @@ class JsonAttribute(DeferredAttribute):
             values[name] = value
 
 
+def text_key(attribute: str) -> str:
+    """Return the key of a JSON text among an instance's values, beside that of the parsed value."""
+    return f"{attribute}:text"
+
+
 class LazyJSONField(AsDjangoField, models.JSONField):
     """JSON that a claim leaves as text, beside the values of the instance, until somebody reads the value.
 
@@ -189,7 +194,7 @@ class LazyJSONField(AsDjangoField, models.JSONField):
     @cached_property
     def text_key(self) -> str:
         """The key of the text among the instance's values; no attribute has such a name."""
-        return f"{self.attname}:text"
+        return text_key(self.attname)
 
     @cached_property
     def parse(self) -> Callable[[str], Any]:

@@ -169,10 +169,6 @@ class TaskRow(StatorModel):
     def __str__(self) -> str:
         return f"{self.action} {self.pk}"
 
-    def get_deferred_fields(self) -> set[str]:
-        """Return the names of the fields that were not read; a text that nobody has parsed was."""
-        return {name for name in super().get_deferred_fields() if f"{name}:text" not in self.__dict__}
-
     @property
     def status(self) -> str:
         """Invisible, pending, running, completed, canceled or errored; a shared task's follows from its parts."""
