@@ -149,7 +149,10 @@ def followers_of(model: type[Model]) -> tuple[Follower, ...]:
 
 
 # What is followed whatever the states are.
-_OF_ROWS = (Follower.by_hand, Follower.taken, Follower.staying, Follower.undone)
+_OF_ROWS = (
+    Follower.by_hand, Follower.reaping, Follower.quarantined, Follower.hung, Follower.waking, Follower.taken,
+    Follower.staying, Follower.undone,
+)  # fmt: skip
 
 
 def _defines(follower: Follower, *methods: Callable[..., object]) -> bool:

@@ -41,6 +41,20 @@ class Watching(Follower):
         self.seen.append((what, state, list(pks)))
 
 
+@pytest.mark.parametrize(
+    "method", ["by_hand", "reaping", "quarantined", "hung", "waking", "taken", "staying", "undone"]
+)
+def test_follower_without_states_follows_what_it_defines(monkeypatch, method):
+    mine = type("Mine", (Follower,), {method: lambda self, *args, **named: {}})
+    monkeypatch.setattr(FOLLOWERS, "all", (*FOLLOWERS.all, mine, type("Idle", (Follower,), {})))
+    followers_of.cache_clear()
+    try:
+        assert [type(each) for each in followers_of(Page)].count(mine) == 1
+        assert "Idle" not in {type(each).__name__ for each in followers_of(Page)}
+    finally:
+        followers_of.cache_clear()
+
+
 @pytest.fixture
 def seen(monkeypatch):
     monkeypatch.setattr(Watching, "seen", [], raising=False)
