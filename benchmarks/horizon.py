@@ -31,8 +31,8 @@ import psycopg.conninfo
 from benchmarks.bystander import Bystander, fill
 from benchmarks.harness import arguments, database, print_table
 from benchmarks.latency import at
-from benchmarks.peers.catalog import OURS, PEERS, Peer
-from benchmarks.peers.install import Unavailable, command
+from benchmarks.peers.catalog import OURS, PEERS, Peer, named
+from benchmarks.peers.install import is_there
 from benchmarks.peers.run import Failed, Store, postgresql_store
 from benchmarks.peers.steady import Steady
 from benchmarks.phases import IDLE, READERS, Phase, disturbed, phase
@@ -143,7 +143,7 @@ def main() -> None:
     with database(), options.out.open("w") if options.out else contextlib.nullcontext() as out:
         found: list[Found] = []
         for peer in options.only or STEADY:
-            if _is_there(peer):
+            if is_there(peer):
                 for rate in rates:
                     print(f"{peer.name} at {rate}/s", file=sys.stderr)
                     found += _tried(Case(peer, rate, options.work, options.places, options.calm), phases, out)
@@ -151,34 +151,17 @@ def main() -> None:
 
 
 def _extend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=_named, metavar="NAME,NAME", help="some systems and not all")
+    parser.add_argument("--only", type=named(STEADY), metavar="NAME,NAME", help="some systems and not all")
     parser.add_argument("--rates", type=_numbers, metavar="N,N", help="jobs offered a second; 200 by default")
     parser.add_argument("--work", type=float, default=1, metavar="MS", help="milliseconds of a job; 1 by default")
     parser.add_argument("--phase", type=phase, action="append", metavar="LABEL=TYPE:DURATION", help="one of the phases")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write what each second had")
 
 
-def _named(text: str) -> list[Peer]:
-    known = {peer.name: peer for peer in STEADY}
-    if unknown := [name for name in text.split(",") if name not in known]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} offers no jobs; known are {', '.join(known)}")
-    return [known[name] for name in text.split(",")]
-
-
 def _numbers(text: str) -> list[int]:
     if wrong := [each for each in text.split(",") if not each.isdecimal() or not int(each)]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not a whole number above 0")
     return [int(each) for each in text.split(",")]
-
-
-def _is_there(peer: Peer) -> bool:
-    """Install the peer if needed; if that fails, print why it is left out and return False."""
-    try:
-        command(peer)
-    except Unavailable as error:
-        print(f"{peer.name} is left out: {error}", file=sys.stderr)
-        return False
-    return True
 
 
 def _tried(case: Case, phases: list[Phase], out: TextIO | None) -> list[Found]:

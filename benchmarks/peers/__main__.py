@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.harness import arguments, database, make_tables
-from benchmarks.peers.catalog import PEERS, Case, Peer
-from benchmarks.peers.install import Unavailable, command, redis_server
+from benchmarks.peers.catalog import PEERS, Case, Peer, named
+from benchmarks.peers.install import Unavailable, is_there
 from benchmarks.peers.run import Failed, run
 from benchmarks.processes import drain
 from benchmarks.report import Run, Spent, Target, once, show
@@ -31,7 +31,7 @@ def main() -> None:
         from benchmarks.models import AsyncItem
 
         make_tables(AsyncItem)
-        present = [peer for peer in peers if _is_there(peer)]
+        present = [peer for peer in peers if is_there(peer)]
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
             OURS: (options.jobs, lambda: worker(AsyncItem, options.jobs, 500)),
             OURS_TWO: (options.jobs, lambda: drain("worker", options.jobs, 2, 500)),
@@ -48,26 +48,7 @@ def main() -> None:
 
 
 def _only(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=_named, metavar="NAME,NAME", help="some peers and not all")
-
-
-def _named(text: str) -> list[Peer]:
-    known = {peer.name: peer for peer in PEERS}
-    if unknown := [name for name in text.split(",") if name not in known]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no peer; known are {', '.join(known)}")
-    return [known[name] for name in text.split(",")]
-
-
-def _is_there(peer: Peer) -> bool:
-    """Install the peer if needed; if that fails, print why it is left out and return False."""
-    try:
-        command(peer)
-        if peer.store == "redis":
-            redis_server()
-    except Unavailable as error:
-        print(f"{peer.name} is left out: {error}", file=sys.stderr)
-        return False
-    return True
+    parser.add_argument("--only", type=named(PEERS), metavar="NAME,NAME", help="some peers and not all")
 
 
 def _spent(peer: Peer, case: Case, jobs: int) -> Spent:

@@ -1,5 +1,7 @@
 """The peers: what to install, which settings to run, and what each does less than this framework."""
 
+import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,18 @@ class Peer:
     def script(self) -> Path:
         """Return the path of its script."""
         return HERE / f"{self.name.replace('-', '_')}_peer.{'py' if self.python else 'mjs'}"
+
+
+def named(peers: Sequence[Peer]) -> Callable[[str], list[Peer]]:
+    """Return the type of an argument that names some of these peers."""
+
+    def type_of(text: str) -> list[Peer]:
+        known = {peer.name: peer for peer in peers}
+        if unknown := [name for name in text.split(",") if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no peer; known are {', '.join(known)}")
+        return [known[name] for name in text.split(",")]
+
+    return type_of
 
 
 PEERS = (

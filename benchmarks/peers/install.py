@@ -42,6 +42,18 @@ def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]
     return [str(folder / "bin" / "python"), "-W", "ignore", str(peer.script)], {}
 
 
+def is_there(peer: Peer) -> bool:
+    """Install the peer if needed; if that fails, print why it is left out and return False."""
+    try:
+        command(peer)
+        if peer.store == "redis":
+            redis_server()
+    except Unavailable as error:
+        print(f"{peer.name} is left out: {error}", file=sys.stderr)
+        return False
+    return True
+
+
 def installed_apart(name: str, requirements: tuple[str, ...], cache: Path = CACHE) -> Path:
     """Install packages for this Python, and return the folder to add to its path."""
     folder = cache / name

@@ -3,10 +3,29 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import django
 import offer
 import script
+
+
+def set_up(url: str, settings: str) -> None:
+    """Set Django up on the database."""
+    os.environ["DATABASE_URL"], os.environ["DJANGO_SETTINGS_MODULE"] = url, settings
+    os.environ.setdefault("LOG_LEVEL", "ERROR")
+    django.setup()
+
+
+def run_worker(model: Any, size: int) -> None:
+    """Run one worker with ``size`` handlers at once."""
+    from benchmarks import offered
+    from stator.runner import StatorRunner
+    from stator.worker.startup import collect_rarely
+
+    offered.run = offer.timed
+    collect_rarely()
+    StatorRunner([model], concurrency=size).run()
 
 
 def install(url: str) -> None:
@@ -17,15 +36,8 @@ def install(url: str) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """Run one worker with ``size`` handlers at once."""
-    model = _model(url)
-    from benchmarks import offered
-    from stator.runner import StatorRunner
-    from stator.worker.startup import collect_rarely
-
-    offered.run = offer.timed
-    collect_rarely()
-    StatorRunner([model], concurrency=size).run()
+    """Move what is offered."""
+    run_worker(_model(url), size)
 
 
 @contextmanager
@@ -35,10 +47,8 @@ def sender(url: str) -> Iterator[script.Send]:
     yield lambda due: model.objects.bulk_create(model(due=each) for each in due)
 
 
-def _model(url: str):
-    os.environ["DATABASE_URL"] = url
-    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
-    django.setup()
+def _model(url: str) -> Any:
+    set_up(url, "benchmarks.settings")
     from benchmarks.models import OfferedItem
 
     return OfferedItem
