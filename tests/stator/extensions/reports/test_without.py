@@ -5,7 +5,6 @@ import pytest
 from stator.admin import timeline
 from stator.explain import kinds
 from stator.extensions.reports.kinds import LAST_SAID
-from stator.rows import readings
 from tasks.dead_letters import letter_of
 from tasks.models import Schedule
 from tasks.queue.latest_errors import errors_of
@@ -14,6 +13,7 @@ from tasks.schedules.ticking import count_failure
 from tests.situations import crew
 from tests.stator.admin.overviews import PARCELS, failing, retry, text_of, worker
 from tests.stator.commands.errands import LABEL, asked
+from tests.stator.extensions.unread import nobody_reads
 from tests.stator.making import ago, put
 from tests.tasks.backend.making import run
 from tests.tasks.making import make_queue, make_task
@@ -27,9 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _nobody_keeps_any(monkeypatch):
-    monkeypatch.setattr(readings, "READINGS", {})
-    for module in ("overview.looks", "admin.panels"):
-        monkeypatch.setattr(f"stator.{module}.READINGS", {})
+    nobody_reads(monkeypatch)
     monkeypatch.setattr(timeline, "_further", [])
     monkeypatch.setattr(kinds, "KINDS", [kind for kind in kinds.KINDS if kind is not LAST_SAID])
 

@@ -3,12 +3,13 @@
 import pytest
 
 from stator.models import Depth, Stats
-from stator.rows import deletions, readings
+from stator.rows import deletions
 from stator.rows.deletions import Retention, note_deleted
 from tasks.admin.queue_flow import flow_of
 from tests.situations import crew
 from tests.stator.admin.overviews import PARCELS, text_of, worker
 from tests.stator.commands.errands import LABEL, asked
+from tests.stator.extensions.unread import nobody_reads
 from tests.stator.making import ago, put
 from tests.tasks.making import make_queue
 from tests.testapp.explained import Errand
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _nobody_counts(monkeypatch):
-    monkeypatch.setattr(readings, "READINGS", {})
-    for module in ("overview.looks", "admin.panels"):
-        monkeypatch.setattr(f"stator.{module}.READINGS", {})
+    nobody_reads(monkeypatch)
     monkeypatch.setattr(deletions, "COUNTED_BY", [])
     minute = ago(0).replace(second=0, microsecond=0)
     for label in ("testapp.parcel", "testapp.errand"):

@@ -1,0 +1,12 @@
+"""A site on which no extension tells what it has stored."""
+
+import pytest
+
+from stator.rows import readings
+
+
+def nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take all readings away."""
+    monkeypatch.setattr(readings, "READINGS", {})
+    for module in ("overview.looks", "admin.panels"):
+        monkeypatch.setattr(f"stator.{module}.READINGS", {})
