@@ -8,10 +8,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from stator.models import Report
-from stator.runner import StatorRunner
 from tasks.admin.queue_flow import flow_of
 from tasks.extensions.stats.samples import sample
-from tasks.models import Queue, Task
+from tasks.models import Queue
 from tests.stator.making import ago, change
 from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, text_of
 from tests.tasks.making import make_queue, make_task
@@ -174,13 +173,6 @@ def test_list_has_the_errors_of_dead_letters_and_requeues_all_with_one(admin_cli
     assert "KeyError" not in text
     across = {"action": "task_requeue", "index": "0", "select_across": "1", "_selected_action": first.pk}
     assert "2 dead letters will be requeued" in text_of(admin_client.post(same, across))
-
-
-def test_error_of_a_worker_process_has_a_link_to_all_dead_letters_with_it(admin_client):
-    make_queue("mail").publish("break", max_attempts=1)
-    StatorRunner([Task]).run_single_cycle()
-    text = text_of(admin_client.get(f"{TASKS}?status=errored"))
-    assert f'<a class="stator-same" href="?error={Report.objects.get().fingerprint}">' in text
 
 
 # The last hour of a queue on its page

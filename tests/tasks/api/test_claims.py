@@ -109,34 +109,6 @@ def test_failures_over_http_count_once_in_a_dead_letter_under_the_names_of_their
 
 
 class TestClaims:
-    def test_most_urgent_first_with_metadata_and_limit(self, call, queue):
-        for n in range(6):
-            queue.publish("resize", n, priority=10 - n, metadata={"title": "ab"[n % 2]})
-        given = token()
-        found = claim_over_http(call, given, limit=2, metadata={"title": "b"}, lease=45)
-        assert [claim["task"]["data"] for claim in found] == [5, 3]
-        assert found[0]["attempt"] == 1
-        assert found[0]["lease"] == pytest.approx(45, abs=10)
-        assert found[0]["task"]["status"] == "running"
-        assert len(claim_over_http(call, given, limit=10)) == 4
-        assert claim_over_http(call, given, limit=10) == []
-
-    def test_life_of_a_claim(self, call, queue):
-        queue.publish("resize", {"image": 7})
-        given = token()
-        [claim] = claim_over_http(call, given, lease=20)
-        base, body = f"tasks/{claim['task']['id']}/claim/", {"token": claim["token"]}
-        assert 0 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 20
-        assert call("POST", f"{base}heartbeat", {**body, "lease": 90}, given)[1]["lease"] == pytest.approx(90, abs=10)
-        assert call("POST", f"{base}heartbeat", body, given)[1]["lease"] == pytest.approx(90, abs=10)
-        assert 45 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 90
-        status, found = call("POST", f"{base}resolve", {**body, "result": {"ok": True}}, given)
-        assert (status, found["task"]["status"], found["task"]["result"]) == (200, "completed", {"ok": True})
-        for verb in ("verify", "heartbeat", "release", "cancel"):
-            status, found = call("POST", base + verb, body, given)
-            assert (status, found["error"]) == (409, "lease_lost")
-        assert Task.objects.get().result == {"ok": True}
-
     @pytest.mark.parametrize(
         ("verb", "said", "status", "outcome"),
         [

@@ -27,17 +27,6 @@ class TestPublishing:
         assert found["task"]["status"] == "pending"
         assert found["task"]["queue"] == "encode"
 
-    def test_key_is_published_once(self, call, queue):
-        given, body = token(), {"action": "resize", "key": "image-7", "data": 1}
-        assert call("POST", "queues/encode/tasks", body, given)[0] == 201
-        status, found = call("POST", "queues/encode/tasks", {**body, "data": 2}, given)
-        assert (status, found["outcome"], found["task"]["data"]) == (200, "matched", 1)
-        status, found = call("POST", "queues/encode/tasks", {**body, "data": 2, "update": True}, given)
-        assert (status, found["outcome"], found["task"]["data"]) == (200, "matched", 2)
-        queue.claim(worker="bot-1")
-        assert call("POST", "queues/encode/tasks", body, given)[1]["outcome"] == "running"
-        assert Task.objects.count() == 1
-
     @pytest.mark.parametrize("bulk", [False, True])
     def test_update_changes_only_what_is_sent(self, call, queue, bulk):
         given = token()
@@ -51,18 +40,6 @@ class TestPublishing:
             own |= values
             told = found["results"][0]["task"] if bulk else found["task"]
             assert (status, {name: told[name] for name in own}) == (200, own)
-
-    def test_bulk_is_all_or_nothing_in_few_statements(self, call, queue, django_assert_max_num_queries):
-        given = token()
-        tasks = [{"action": "resize", "data": n, "key": f"image-{n}"} for n in range(300)]
-        with django_assert_max_num_queries(30):
-            status, found = call("POST", "queues/encode/tasks/bulk", {"tasks": tasks}, given)
-        assert status == 200
-        assert [result["task"]["data"] for result in found["results"]] == list(range(300))
-        assert {result["outcome"] for result in found["results"]} == {"inserted"}
-        status, found = call("POST", "queues/encode/tasks/bulk", {"tasks": [{"action": "a"}, {"action": ""}]}, given)
-        assert status == 422
-        assert Task.objects.count() == 300
 
     def test_paused_queue_refuses(self, call, queue):
         given = token()

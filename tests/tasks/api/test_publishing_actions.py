@@ -5,7 +5,6 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 
 import tasks
-from stator.models import Worker
 from stator.testing import attempt, drain
 from tasks.actions import registry
 from tasks.api import queues as module
@@ -155,19 +154,6 @@ def test_attempt_that_is_made_all_the_same_runs_nothing(ask, register):
     outcome = attempt(Task.objects.get())
     assert "external programs only" in outcome.failure.message
     assert deleted == []
-
-
-def test_explain_says_that_only_programs_elsewhere_run_it(ask, register):
-    queue = Queue.objects.create(name="tenant", actions_elsewhere=True)
-    ask("queues/tenant/tasks", {"action": "delete"})
-    task = Task.objects.get()
-    Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], database="default")
-    assert "elsewhere_only" not in {reason.code for reason in task.explain()}
-    register("delete")
-    [reason] = [reason for reason in task.explain() if reason.code == "elsewhere_only"]
-    assert reason.sentence == "Only external programs run it: queue tenant did not list 'delete' in http_actions."
-    queue.publish("delete")
-    assert "no_named_worker" in {reason.code for reason in task.explain()}
 
 
 class TestConfiguring:

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import resolve
 
 from tasks.api import claims
-from tasks.models import Queue, Run, Task
+from tasks.models import Queue, Task
 from tasks.queue import waiting as module
 from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import Waiters, waiters, with_ready
@@ -89,17 +89,6 @@ def test_publication_of_another_process_wakes_it(queue, monkeypatch):
     assert request.ended - published < SOON
 
 
-def test_publication_of_this_process_wakes_it_at_once(queue, monkeypatch):
-    # The thread that polls finds nothing.
-    monkeypatch.setattr(module, "with_ready", lambda pks, alias: set())
-    request = Waiting(token())
-    with waiting(request):
-        queue.publish("resize", 7)
-        published = time.monotonic()
-    assert len(request.claims) == 1
-    assert request.ended - published < SOON
-
-
 @pytest.mark.parametrize("held", [False, True], ids=["invisible", "its lease runs out"])
 def test_task_that_comes_due_wakes_it(queue, held):
     queue.publish("resize", 7, invisible_for=0 if held else 0.5)
@@ -120,18 +109,6 @@ def test_it_ends_empty_after_its_time_or_the_most_that_is_allowed(queue, setting
         pass
     assert request.claims == []
     assert min(wait, 0.5) <= request.seconds < SOON
-
-
-def test_several_that_wait_get_one_task_each(queue):
-    given = token()
-    requests = [Waiting(given, worker=f"bot-{n}") for n in range(3)]
-    with waiting(*requests):
-        queue.publish("resize", 7)
-        # It wakes all, for one of them.
-        wait_until(Run.objects.exists)
-        queue.publish_many([{"action": "resize", "data": 7}] * 2)
-    assert [len(request.claims) for request in requests] == [1, 1, 1]
-    assert len({request.claims[0]["task"]["id"] for request in requests}) == 3
 
 
 def test_what_it_may_not_claim_does_not_wake_it_for_long(queue, monkeypatch):
@@ -172,20 +149,6 @@ def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, setting
 def test_no_request_is_a_transaction(path):
     view = resolve(path).func
     assert path == "/api/nowhere" or view._non_atomic_requests == set(connections)
-
-
-def test_number_of_those_that_wait_is_bounded(queue, settings):
-    settings.STATOR_TASKS = {"API_WAITING": 2}
-    given = token()
-    with waiting(*(Waiting(given, worker=f"bot-{n}") for n in range(2))):
-        refused = Waiting(given)
-        refused.start()
-        refused.join()
-        assert refused.answer.status_code == 503
-        assert refused.answer.json()["error"] == "busy"
-        assert int(refused.answer["Retry-After"]) >= 1
-        queue.publish_many([{"action": "resize", "data": 7}] * 2)
-    assert len(waiters) == 0
 
 
 @pytest.mark.parametrize(("change", "status"), [({"enabled": False}, 401), ({"may_claim": False}, 403)], ids=str)

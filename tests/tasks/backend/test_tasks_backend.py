@@ -11,7 +11,6 @@ from django.db.models.functions import Now
 from stator.testing import advance, drain
 from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
 from tasks.models import Queue, Task
-from tests.processes import environment_for_subprocess
 from tests.stator.making import at_once
 from tests.stator.test_testing import run_examples
 from tests.tasks.backend.making import done
@@ -72,13 +71,6 @@ class TestWorkers:
             result.refresh()
         assert [result.return_value for result in results[:11]] == [*range(1, 11), "hello you"], worker.output()
         assert results[11].status == TaskResultStatus.FAILED
-
-    def test_an_isolated_backend_runs_them_in_processes_of_their_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in environment_for_subprocess().items():
-            monkeypatch.setenv(name, value)
-        import os
-
-        assert done(examples.process_id.enqueue()).return_value != os.getpid()
 
     def test_a_queue_is_made_once_however_many_need_it(self) -> None:
         at_once(*[lambda: examples.add.enqueue(1)] * 4)

@@ -2,10 +2,7 @@
 
 import pytest
 
-from tasks.backend.results import number_of
-from tasks.models import Task
 from tasks.queue.priorities import priority_of
-from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
 
@@ -18,8 +15,3 @@ class TestPriority:
         assert converted == sorted(converted)
         assert converted[2] == pytest.approx(time() * 1000, abs=60_000)
         assert all(abs(value) < 2**63 for value in converted)
-
-    def test_the_row_has_it_and_the_result_too(self) -> None:
-        low, high = examples.send.using(priority=-5).enqueue("low"), examples.send.enqueue("high")
-        assert [made.pk for made in Task.objects.order_by("priority")] == [number_of(high), number_of(low)]
-        assert [examples.send.get_result(result.id).task.priority for result in (low, high)] == [-5, 10]
