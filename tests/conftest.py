@@ -55,8 +55,8 @@ ONCE = (
     "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/schedules/test_periodic.py",
     "tests/tasks/schedules/test_rates.py", "tests/tasks/schedules/test_schedules.py",
     "tests/tasks/schedules/test_ticking_overlap.py", "tests/tasks/test_graph.py", "tests/tasks/worker/test_attempts.py",
-    "tests/tasks/worker/test_attempts_room.py", "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
-    "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
+    "tests/tasks/worker/test_attempts_room.py", "tests/tasks/worker/test_attempts_workers.py",
+    "tests/test_installing.py", "tests/test_layers.py", "tests/typing/",
 )  # fmt: skip
 # What Django or Python may change, but no database: bin/test tests it on PostgreSQL alone, and .ci/run with the newest
 # versions again.

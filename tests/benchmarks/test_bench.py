@@ -22,14 +22,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     return calls
 
 
-def test_one_that_fails_does_not_hold_up_the_others(
-    ran: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert bench.main(["sets", "idle"]) == 1
-    assert [name for name, _ in ran] == ["sets", "idle"]
-    assert capsys.readouterr().err == "bin/bench: failed: sets\n"
-
-
 def test_a_bad_name_is_told_in_one_line_and_nothing_is_run(
     ran: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:

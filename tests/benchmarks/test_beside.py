@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import beside
-from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -49,18 +47,6 @@ def test_both_sides_are_run_and_each_figure_has_a_line(tmp_path: Path, scratch_u
     assert nothing_is_left(tmp_path)
 
 
-@needs_repository
-@pytest.mark.postgresql
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_worktree_and_processes_are_gone_after_ctrl_c(tmp_path: Path, scratch_url: str, number: int) -> None:
-    process = started(tmp_path, scratch_url, "HEAD", "latency", "--", "--objects", "100000")
-    wait_until(lambda: "pair 1" in (tmp_path / "told").read_text())
-    process.send_signal(number)
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert nothing_is_left(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -86,48 +72,3 @@ def test_ratio_above_one_is_better_whichever_way_a_figure_goes() -> None:
     assert beside.line("rate", before, after) == ["rate", "100", "110", "1.100", "0.900-1.200"]
     assert beside.line("ms", before, after) == ["ms (less is better)", "10", "5", "2.000", "1.250-2.500"]
     assert beside.line("errors", before, after)[3:] == ["-", "-"]
-
-
-@pytest.fixture
-def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[beside.Side, beside.Side]:
-    """Two sides without a server between them."""
-    monkeypatch.setattr(beside, "fresh_database", lambda url: open(os.devnull))  # noqa: PTH123, SIM115 - any context
-    return beside.Side("old", tmp_path, sys.executable), beside.Side("here", tmp_path, sys.executable)
-
-
-def test_runs_alternate_and_are_put_in_pairs(
-    sides: tuple[beside.Side, beside.Side], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    order: list[str] = []
-
-    def run(name: str, side: beside.Side, *_: object) -> tuple[int, beside.Figures, str]:
-        order.append(side.name)
-        return 0, {"rate": (float(len(order)), False)}, ""
-
-    monkeypatch.setattr(beside, "run", run)
-    assert beside.compare("speed", sides, 2, [], "") == 0
-    assert order == ["old", "here", "here", "old"]
-    # Runs 1 and 4 are old, 2 and 3 are here.
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["rate", "2.5", "2.5", "1.000", "0.750-2.000"]
-
-
-def test_benchmark_that_a_side_cannot_run_is_named_with_the_reason(
-    sides: tuple[beside.Side, beside.Side], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(beside, "run", lambda *_: (1, {}, "ImportError: cannot import name 'Elapsed'"))
-    assert beside.compare("speed", sides, 2, [], "") == 1
-    assert "beside: speed does not run on old: ImportError: cannot import name 'Elapsed'" in capsys.readouterr().err
-
-
-def test_other_requirements_get_an_environment_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "setup").write_text("#!/bin/sh\necho /made/python\n")
-    (tmp_path / "bin" / "setup").chmod(0o755)
-    found = subprocess.CompletedProcess([], 0, "Django>=5\nnobody-has-this>=2\npytest<1 ; python_version < '3'\n")
-    monkeypatch.setattr(beside, "_git", lambda *_: found)
-    assert beside._python(tmp_path, "", "v1") == "/made/python"
-    assert capsys.readouterr().err.startswith("beside: v1 requires nobody-has-this>=2, which this environment lacks")
-    found.stdout = "# what a site needs\nDjango>=5\n\n"
-    assert beside._python(tmp_path, "", "v1") == sys.executable

@@ -110,19 +110,3 @@ def test_list_refreshes_itself_and_leaves_chosen_rows_alone(browser: Browser, fa
     browser.reads(".action-counter", "2 of")
     assert browser.driver.execute_script("return window.untouched"), "the page was loaded again"
     assert browser.complaints() == []
-
-
-def test_everything_in_a_state_is_moved_by_four_clicks_from_the_overview(
-    browser: Browser, transactional_db: None
-) -> None:
-    for _ in range(3):
-        Parcel.objects.create(state="sent")
-    browser.log_in()
-    browser.go("/admin/stator/overview/")
-    browser.click("#stator-models a[href$='testapp.Parcel']")
-    browser.click(".stator-graph a[href*='state__exact=sent']")
-    browser.click(".stator-offered button")
-    browser.reads("#content", "3 parcels will be moved by hand")
-    browser.click("#content [type=submit][value=Move]")
-    browser.reads(".messagelist", "3 parcels moved to delivered.")
-    assert browser.complaints() == []

@@ -7,7 +7,6 @@ import pytest
 from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
-from tests.processes import wait_until
 from tests.stator.admin.overviews import URL, failing, held, worker
 from tests.stator.making import ago, change, put
 from tests.testapp.operators import Parcel
@@ -38,14 +37,6 @@ def is_in_sight(browser: Browser, selector: str) -> bool:
         return box.height > 0 && box.top >= 0 && box.bottom <= innerHeight;
     """
     return bool(browser.driver.execute_script(script, selector))
-
-
-def test_quarantined_objects_are_retried_by_one_click(browser: Browser, injected: None) -> None:
-    browser.log_in()
-    browser.go(URL)
-    browser.click('[data-stator-code="quarantined"] button')
-    wait_until(lambda: not Parcel.stator.quarantined().exists())
-    assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("width", [1400, 390])
@@ -79,19 +70,3 @@ def test_says_soon_that_the_site_is_away(browser: Browser, injected: None) -> No
         browser.reads("#stator-said", "Not refreshed since")
     finally:
         browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
-
-
-def test_dead_letters_of_one_error_are_requeued_at_a_rate_from_the_page_of_their_queue(
-    browser: Browser, injected: None
-) -> None:
-    queue = Queue.objects.get()
-    browser.log_in()
-    browser.go("/admin/tasks/queue/")
-    browser.click("#result_list .field-name a")
-    browser.click(".queue-errors button")
-    browser.reads("#content", "1 dead letter will be requeued")
-    browser.one("[name=per_minute]").send_keys("30")
-    browser.click("#content form [type=submit]")
-    browser.reads(".messagelist", "1 task requeued at 30 per minute.")
-    assert not queue.tasks.filter(state="errored").exists()
-    assert browser.complaints() == []
