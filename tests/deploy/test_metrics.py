@@ -45,18 +45,6 @@ def test_asks_for_figures_that_exist(path: Path) -> None:
     assert set().union(*asked) <= known()
 
 
-@pytest.mark.parametrize("path", [DASHBOARD, ALERTS], ids=lambda path: path.name)
-def test_parentheses_and_braces_close(path: Path) -> None:
-    for text in expressions(path):
-        for one, other in ("()", "{}", "[]"):
-            assert text.count(one) == text.count(other), text
-
-
-def test_panels_do_not_lie_on_each_other() -> None:
-    places = [panel["gridPos"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
-    assert len({(place["x"], place["y"]) for place in places}) == len(places)
-
-
 def test_every_alert_says_what_to_do() -> None:
     text = ALERTS.read_text()
     assert text.count("- alert: ") == text.count("summary: ") == text.count("description: ") == len(expressions(ALERTS))

@@ -6,8 +6,6 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from examples.codeindex.rows import rows_of
-
 from .conftest import Tree
 
 worker = pytest.mark.django_db(transaction=True)
@@ -17,14 +15,6 @@ def run(*arguments: str) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
     call_command("codeindex", *arguments, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
-
-
-def refusal(*arguments: str) -> str:
-    with pytest.raises(CommandError) as caught:
-        run(*arguments)
-    assert caught.value.returncode == 2
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
 
 
 @worker
@@ -61,35 +51,3 @@ def test_files_that_did_not_come_to_rest_are_an_error(tree: Tree, monkeypatch: p
     with pytest.raises(CommandError, match="1 files are not at rest") as caught:
         run(tree.root)
     assert caught.value.returncode == 1
-
-
-@worker
-def test_an_interruption_is_told_on_one_line(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(root: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("examples.codeindex.management.commands.codeindex.work_until_rest", interrupt)
-    tree.write("a.py", "A = 1\n")
-    with pytest.raises(CommandError, match="interrupted") as caught:
-        run(tree.root)
-    assert caught.value.returncode == 130
-
-
-def test_a_path_that_is_no_directory_is_refused(tree: Tree) -> None:
-    tree.write("a.py")
-    assert "no such file or directory; give a directory" in refusal(tree.root + "/missing")
-    assert "not a directory" in refusal(tree.root + "/a.py")
-    assert "not a directory" in refusal(tree.root + "/a.py/below")
-    assert "file name too long" in refusal("x" * 300)
-    assert "two\\nlines" in refusal(tree.root + "/two\nlines")
-
-
-@pytest.mark.django_db
-def test_a_directory_without_python_files_is_refused_and_leaves_nothing(tree: Tree) -> None:
-    tree.write("notes.txt")
-    assert "no Python files" in refusal(tree.root)
-    assert rows_of(tree.root) == {}
-
-
-def test_a_path_after_serve_is_refused(tree: Tree) -> None:
-    assert "PATH comes before --serve" in refusal("--serve", tree.root)

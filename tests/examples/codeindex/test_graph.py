@@ -6,7 +6,7 @@ import pytest
 
 from examples.codeindex import content
 from examples.codeindex.graph import SourceFileGraph as Graph
-from examples.codeindex.models import QUALIFIED_NAME_LENGTH, SUMMARY_LENGTH, SourceFile, Symbol
+from examples.codeindex.models import SourceFile
 from stator.exceptions import Fail
 
 from .conftest import Tree
@@ -42,23 +42,6 @@ def test_symbols_are_stored_with_what_can_be_known_of_them(tree: Tree) -> None:
     assert (file.line_count, file.indexed_digest, file.error) == (3, file.digest, "")
 
 
-def test_names_and_docstrings_of_any_kind_fit_their_columns(tree: Tree) -> None:
-    name = "x" * 1000
-    file = hashed(tree, "a.py", f'def {name}():\n    "\\0 \\ud800 {"y" * 1000}"\n')
-    Graph.handle_hashed(file)
-    symbol = Symbol.objects.get()
-    assert symbol.qualified_name == "x" * (QUALIFIED_NAME_LENGTH - 3) + "..."
-    assert symbol.summary.startswith("\\x00 \\ud800 yyy")
-    assert len(symbol.summary) == SUMMARY_LENGTH
-
-
-def test_content_that_changed_after_hashing_is_hashed_again(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    tree.write("a.py", "B = 1\n")
-    assert Graph.handle_hashed(file) == Graph.found
-    assert tree.symbols("a.py") == []
-
-
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
@@ -86,8 +69,3 @@ def test_a_file_that_is_too_large_is_rejected(tree: Tree, monkeypatch: pytest.Mo
         Graph.handle_found(registered(tree, "a.py"))
     row = tree.row("a.py")
     assert (row.size, row.mtime_ns, row.digest) == (2_000_001, path.stat().st_mtime_ns, "")
-
-
-def test_a_vanished_file_that_came_back_is_found(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    assert Graph.handle_vanished(file) == Graph.found

@@ -1,9 +1,6 @@
 """The index follows the disk: what changed moves, and nothing else."""
 
-from pathlib import Path
-
 import pytest
-from pytest_django import DjangoAssertNumQueries
 
 from examples.codeindex.models import SourceFile
 from examples.codeindex.reconcile import reconcile
@@ -54,21 +51,6 @@ def test_three_touched_files_are_three_that_move(indexed: Tree) -> None:
     assert indexed.update().moved == 0
 
 
-def test_changed_content_gets_new_symbols(indexed: Tree) -> None:
-    indexed.write("package/m1.py", "def renamed(): ...\n")
-    assert indexed.update().moved == 1
-    assert indexed.symbols("package/m1.py") == ["renamed"]
-
-
-def test_a_repaired_file_is_indexed(indexed: Tree) -> None:
-    indexed.write("broken.py", "def f(): ...\n")
-    outcome = indexed.update()
-    assert (outcome.moved, outcome.failed) == (1, 0)
-    assert indexed.states()["broken.py"] == "indexed"
-    assert indexed.row("broken.py").error == ""
-    assert indexed.symbols("broken.py") == ["f"]
-
-
 def test_a_removed_file_vanishes_with_its_symbols_once_and_may_come_back(indexed: Tree) -> None:
     indexed.remove("package/m1.py")
     outcome = indexed.update()
@@ -90,38 +72,9 @@ def test_files_below_a_directory_that_cannot_be_listed_stay(indexed: Tree) -> No
     assert set(indexed.states().values()) == {"indexed", "broken"}
 
 
-def test_directories_are_indexed_apart_from_each_other(tree: Tree) -> None:
-    tree.write("a.py", "A = 1\n")
-    tree.write("below/a.py", "B = 1\n")
-    below = Tree(tree.path / "below")
-    assert (tree.update().files, below.update().files) == (2, 1)
-    below.remove("a.py")
-    below.update()
-    assert tree.states() == {"a.py": "indexed", "below/a.py": "indexed"}
-
-
-def test_a_file_that_is_removed_between_scan_and_attempt_vanishes(tree: Tree) -> None:
-    tree.write("a.py", "A = 1\n")
-    reconcile(tree.root, scan(tree.root))
-    tree.remove("a.py")
-    tree.update()
-    assert tree.states() == {"a.py": "forgotten"}
-
-
 def test_two_scans_at_once_register_each_file_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.write("a.py", "A = 1\n")
     reconcile(tree.root, scan(tree.root))
     monkeypatch.setattr("examples.codeindex.reconcile.rows_of", lambda root: {})
     reconcile(tree.root, scan(tree.root))
     assert SourceFile.objects.count() == 1
-
-
-def test_registering_takes_a_few_queries_for_hundreds_of_files(
-    tree: Tree, tmp_path: Path, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    for number in range(700):
-        (tree.path / f"m{number}.py").touch()
-    result = scan(tree.root)
-    with django_assert_max_num_queries(25):
-        reconcile(tree.root, result)
-    assert SourceFile.objects.count() == 700
