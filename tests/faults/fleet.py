@@ -79,6 +79,11 @@ class Fleet:
             assert code == 0, f"{name} exited with {code}; it wrote:\n{worker.output()}"
         self.alive.clear()
 
+    def finish(self, *models: Any, timeout: float = PATIENCE) -> None:
+        """Wait until every object of these models is done, and have all stop."""
+        self.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models), timeout)
+        self.stop()
+
     def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
         """The first true value of the condition; fails at once, with all they wrote, when a worker has ended."""
 

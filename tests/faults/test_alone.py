@@ -79,8 +79,7 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
 
     workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()))
     workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists())
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(ThreadJob)
 
     assert Effect.objects.filter(object_pk=str(bomb.pk), note="segfault").count() == MAX_CRASHES
     assert len(logged(worker, "stator.worker_died")) == MAX_CRASHES - 1
@@ -161,29 +160,4 @@ def test_it_is_handed_back_when_its_worker_is_killed(watch, fleet, gate):
     suspect.refresh_from_db()
     handed_back = (suspect.state_claim, suspect.state_ready, suspect.state_attempts, suspect.state_crashes)
     assert handed_back == (None, True, 3, 2), "it has not ended this worker"
-    watched.judge(external=frozenset({"fresh"}))
-
-
-def test_process_whose_handler_holds_the_interpreter_ends_with_its_worker(fleet):
-    suspect_of(Bomb, kind="hold interpreter", state="on_loop")
-    workers = fleet("testapp.Bomb")
-    worker = workers.start()
-    workers.until(lambda: workers.starts(worker).exists())
-    processes = isolated(worker)
-    os.kill(worker.pid, signal.SIGKILL)
-    wait_until(lambda: are_gone(processes))
-
-
-def test_attempt_that_takes_too_long_is_ended_with_what_it_started(watch, fleet):
-    watched = watch(Bomb)
-    bomb = suspect_of(Bomb, kind="deadlock")
-    workers = fleet("testapp.Bomb", STATOR_MAX_RUNTIME=1, STATOR_LEASE=60)
-    worker = workers.start()
-    workers.until(lambda: Bomb.objects.filter(pk=bomb.pk, state_failures=1, state_claim=None).exists())
-    bomb.refresh_from_db()
-    assert bomb.state_crashes == 0
-    # The line is written after the commit.
-    wait_until(lambda: logged(worker, "stator.attempt_failed"))
-    assert [line["error"] for line in logged(worker, "stator.attempt_failed")] == ["stator.exceptions.AttemptTimedOut"]
-    workers.stop()
     watched.judge(external=frozenset({"fresh"}))

@@ -186,8 +186,7 @@ def test_work_goes_on_when_there_is_room_on_the_disk_again(disk, watch, fleet, t
     assert used <= 0.5 * seconds
     make_room()
     Job.objects.update(seconds=0)
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     watched.judge(max_crashes=1000)
 
 

@@ -26,11 +26,11 @@ def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_
     Job.objects.create()
     has_replayed(server, standby)
 
-    for options in ([], ["--processes", "2"]):
-        with worker_process("testapp.Job", *options, DATABASE_URL=standby.url(), **NO_TEST_DATABASES) as worker:
-            assert worker.wait() == 75
-            lines = set(worker.output().splitlines())
-        assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
+    options = {"DATABASE_URL": standby.url(), **NO_TEST_DATABASES}
+    with worker_process("testapp.Job", "--processes", "2", **options) as worker:
+        assert worker.wait() == 75
+        lines = set(worker.output().splitlines())
+    assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
 
 
 def make_jobs(gate, thorough):
@@ -68,8 +68,7 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
             # Each is attempted once more, beside those who began it on the other server.
             workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
             gate.touch()
-            workers.until(lambda: not Job.objects.exclude(state="done").exists())
-            workers.stop()
+            workers.finish(Job)
             watched.judge()
             assert Effect.objects.count() == 2 * (quick + slow)
 
@@ -115,8 +114,7 @@ def test_commits_that_a_backup_lacks_are_made_again_and_their_holders_are_refuse
             proxy.cut()
             workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
             gate.touch()
-            workers.until(lambda: not Job.objects.exclude(state="done").exists())
-            workers.stop()
+            workers.finish(Job)
             watched.judge()
             assert Effect.objects.count() == 2 * (quick + slow)
 

@@ -4,7 +4,6 @@ import pytest
 from django.db import connection
 
 from tests.faults.fleet import logged
-from tests.faults.test_alone import isolated, suspect_of
 from tests.testapp.faults import LOOP_BOMBS, MESSES, Bomb, Effect, Messy
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -44,18 +43,6 @@ def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet):
     assert not logged(worker, "stator.stopping")
     workers.stop()
     watched.judge()
-
-
-def test_child_that_a_handler_ends_in_an_isolated_process_ends(fleet):
-    for kind, state in (("child", "fresh"), ("child on loop", "on_loop")):
-        suspect_of(Bomb, kind=kind, state=state)
-    workers = fleet("testapp.Bomb")
-    worker = workers.start()
-
-    workers.until(lambda: isolated(worker))
-    workers.until(lambda: not Bomb.objects.exclude(state="done").exists())
-    assert not logged(worker, "stator.attempt_failed")
-    workers.stop()
 
 
 # Longer than a healthy process stands still on a crowded machine.

@@ -61,8 +61,7 @@ def test_limit_holds_and_is_reached_again_when_workers_are_killed(watch, fleet, 
         workers.start()
     workers.until(lambda: running(but=killed) == MAX_RUNNING)
     Limited.objects.filter(state_claim=None).exclude(state="done").delete()
-    workers.until(lambda: not Limited.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Limited)
 
     numbers = list(numbers_at_once(watched.history(Limited)))
     assert max(len(held) for _, held in numbers) == MAX_RUNNING
@@ -139,8 +138,7 @@ def test_nothing_is_held_that_could_not_be_recorded_and_renewed(fleet):
             workers.until(lambda: not sessions())
         workers.start()
         allow(role, 50)
-        workers.until(lambda: not Step.objects.exclude(state="done").exists())
-        workers.stop()
+        workers.finish(Step)
     assert not Step.objects.filter(state_failures__gt=0).exists()
 
 
@@ -162,8 +160,7 @@ def test_outcomes_are_recorded_although_the_connection_for_that_is_lost(watch, f
         workers.until(lambda: len(logged(worker, "stator.database_unreachable")) > 3)
         assert not HELD.exists()
         allow(role, 50)
-        workers.until(lambda: not Job.objects.exclude(state="done").exists())
-        workers.stop()
+        workers.finish(Job)
     assert not logged(worker, "stator.lease_lost")
     watched.judge()
 
@@ -187,8 +184,7 @@ def test_worker_that_cannot_record_hands_back_what_it_holds(watch, fleet, gate):
         handed_back = Job.objects.filter(state="fresh", state_attempts=1, state_crashes=0, state_failures=0)
         assert handed_back.count() == 5
         allow(role, 50)
-        workers.until(lambda: not Job.objects.exclude(state="done").exists())
-        workers.stop()
+        workers.finish(Job)
     watched.judge()
 
 
@@ -211,12 +207,11 @@ def test_worker_that_has_nothing_to_do_has_few_connections(watch, fleet):
     watched.judge()
 
 
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
-def test_worker_of_a_site_with_a_pool_of_four_connections_does_not_starve(watch, fleet, options):
+def test_worker_of_a_site_with_a_pool_of_four_connections_does_not_starve(watch, fleet):
     watched = watch(ThreadJob)
     ThreadJob.objects.bulk_create(ThreadJob() for _ in range(100))
     workers = fleet("testapp.ThreadJob", DJANGO_SETTINGS_MODULE="tests.pooled_settings")
-    worker = workers.start(*options)
+    worker = workers.start("--processes", "2")
     workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
     assert logged(worker, "stator.attempt_failed") == []
     assert logged(worker, "stator.database_unreachable") == []

@@ -1,7 +1,6 @@
 """Databases that go away under load: a server that crashes, connections that are cut. Workers stay and go on."""
 
 import random
-from collections import Counter
 from contextlib import closing, contextmanager
 from threading import Event as Flag
 from time import monotonic
@@ -11,7 +10,6 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from tasks.models import Queue, Task
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
 from tests.faults.servers import (
@@ -66,8 +64,7 @@ def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, tho
         workers.until(lambda: all(workers.starts(worker).exists() for worker in started))
         up = crash(server)
         waits.append((workers.until(lambda up=up: first_claim(watched, Job, up)) - up).total_seconds())
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 180)
-    workers.stop()
+    workers.finish(Job, timeout=180)
 
     print(f"{crashes} crashes; work went on after {', '.join(f'{wait:.1f}' for wait in waits)} s")
     assert max(waits) <= RESUMED_WITHIN + CROWDED
@@ -92,18 +89,16 @@ def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_b
     server.start()
     Job.objects.update(seconds=0)
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     watched.judge(max_crashes=1000)
 
 
 @pytest.mark.mariadb
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
-def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet, options):
+def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet):
     watched = watch(Job)
     Job.objects.create()
     workers = fleet("testapp.Job")
-    worker = workers.start(*options)
+    worker = workers.start("--processes", "2")
 
     for _ in range(3):
         wait_until(cut_connections)
@@ -146,14 +141,13 @@ def test_sessions_that_the_server_ends_while_they_rest_fail_no_attempt(watch, fl
     watched.judge()
 
 
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
-def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process, options):
+def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process):
     nowhere = {"DATABASE_URL": "postgresql://postgres@127.0.0.1:1/nowhere", **NO_TEST_DATABASES}
-    with worker_process("testapp.Job", *options, **nowhere) as worker:
+    with worker_process("testapp.Job", "--processes", "2", **nowhere) as worker:
         assert worker.wait() == 75
         lines = worker.output().splitlines()
-    # Of two processes, the one that ends first may end the other before it has written.
-    assert len(lines) in ([1, 2] if options else [1])
+    # The one that ends first may end the other before it has written.
+    assert len(lines) in (1, 2)
     assert all(line.startswith("runstator: database 'default' cannot be used: connection failed") for line in lines)
 
 
@@ -187,37 +181,13 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough):
         Flag().wait(random.uniform(0.1, 1.0))
 
     progress = moved(ThreadJob) - before
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists(), 180)
-    workers.stop()
+    workers.finish(ThreadJob, timeout=180)
     print(f"{sum(counts)} connections were cut, up to {max(counts)} at a time; meanwhile {progress} moves")
     assert progress > 0
     # Of each worker: the main thread, three for statements, the heartbeat, the listener, one or six for handlers. On a
     # crowded machine, those that were cut last are still ending.
     assert max(counts) <= 2 * 2 * 12
     watched.judge(max_crashes=1000)
-
-
-@pytest.mark.mariadb
-def test_connections_that_are_cut_cost_no_task_its_only_attempt(fleet):
-    """Before its action is called an attempt reads the queue and takes a place, on connections that are cut."""
-    queues = [Queue.objects.create(name=f"queue-{number}") for number in range(20)]
-    Task.objects.bulk_create(
-        Task(queue=queue, action="single", data={"door": f"{queue}-{number}"}, priority=1, max_attempts=1)
-        for number in range(15)
-        for queue in queues
-    )
-    workers = fleet("tasks.Task", STATOR_CONCURRENCY=10, STATOR_LEASE=60)
-    worker = workers.start()
-    workers.until(lambda: Task.objects.filter(state="completed").exists())
-
-    end = monotonic() + 3.0
-    while monotonic() < end:
-        cut_connections()
-        Flag().wait(0.1)
-    workers.until(lambda: not Task.objects.filter(state="pending").exists())
-    workers.stop()
-    print(f"{len(logged(worker, 'stator.not_begun'))} attempts did not begin")
-    assert Counter(Task.objects.values_list("state", flat=True)) == {"completed": 300}
 
 
 @pytest.mark.mariadb
@@ -237,8 +207,7 @@ def test_work_resumes_when_there_are_connections_again(watch, fleet):
         wait = workers.until(lambda: first_claim(watched, Job, allowed)) - allowed
 
         Job.objects.update(seconds=0)
-        workers.until(lambda: not Job.objects.exclude(state="done").exists())
-        workers.stop()
+        workers.finish(Job)
     assert wait.total_seconds() <= RESUMED_WITHIN + CROWDED
     watched.judge(max_crashes=1000)
 
@@ -262,8 +231,7 @@ def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
 
     assert cancelled > 10
     assert moved(ThreadJob) > before
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(ThreadJob)
     watched.judge(max_crashes=1000)
 
 
@@ -297,8 +265,7 @@ def test_handler_whose_transaction_idles_too_long_for_the_server_fails_and_holds
         workers.stop()
     Booking.objects.update(seconds=0)
     workers.start()
-    workers.until(lambda: not Booking.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Booking)
     assert not Booking.objects.exclude(booked=2).exists()
     assert Effect.objects.count() == 2 * 20
     watched.judge()

@@ -77,8 +77,7 @@ def test_rows_of_a_dead_worker_begin_again_together_and_no_other_model_waits(wat
     gate.touch()
 
     workers.until(stream.until(lambda: not Job.objects.exclude(state="done").exists()), 180)
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(ThreadJob)
 
     again = waits_after_expiry(watched.history(Job))
     others = waits_from_creation(watched.history(ThreadJob))

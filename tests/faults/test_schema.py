@@ -29,16 +29,6 @@ def without_column():
         execute("ALTER TABLE testapp_threadjob RENAME COLUMN away TO gate")
 
 
-@contextmanager
-def without_table():
-    """Meanwhile there is no table of thread jobs."""
-    execute("ALTER TABLE testapp_threadjob RENAME TO away")
-    try:
-        yield
-    finally:
-        execute("ALTER TABLE away RENAME TO testapp_threadjob")
-
-
 def put_thread_jobs(table="testapp_threadjob"):
     """Insert three rows as a program does that has other names for the table or its column."""
     text = "gate" if table == "away" else "away"
@@ -66,9 +56,8 @@ def started(workers):
     return worker
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_worker_without_another_model_does_not_start(worker_process, processes):
-    with without_column(), worker_process("testapp.ThreadJob", "--processes", str(processes)) as worker:
+def test_worker_without_another_model_does_not_start(worker_process):
+    with without_column(), worker_process("testapp.ThreadJob", "--processes", "2") as worker:
         assert worker.wait() == 75, worker.output()
         assert set(worker.output().splitlines()) == {f"runstator: {LINE}"}
 
@@ -119,25 +108,9 @@ def test_attempts_under_way_when_the_column_goes_are_not_failed(fleet_of_two, ga
     assert not logged(worker, "stator.lease_lost")
 
 
-def test_model_whose_table_goes_is_left_out_until_it_is_back(fleet_of_two):
-    worker = started(fleet_of_two)
-    with without_table():
-        [event] = fleet_of_two.until(lambda: logged(worker, "stator.model_left_out"))
-        assert event["why"] == (
-            "database 'default' has no table testapp_threadjob of testapp.ThreadJob; run manage.py migrate"
-        )
-        put_thread_jobs("away")
-        Job.objects.create()
-        fleet_of_two.until(lambda: count(Job, "done") == 1)
-    fleet_of_two.until(lambda: count(ThreadJob, "done") == 3)
-    fleet_of_two.stop()
-    assert "Traceback" not in worker.output()
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_worker_ends_when_no_model_is_left(worker_process, processes):
-    with worker_process("testapp.ThreadJob", "--processes", str(processes)) as worker:
-        wait_until(lambda: worker.output().count("stator.ready") == processes, message=worker.output)
+def test_worker_ends_when_no_model_is_left(worker_process):
+    with worker_process("testapp.ThreadJob", "--processes", "2") as worker:
+        wait_until(lambda: worker.output().count("stator.ready") == 2, message=worker.output)
         with without_column():
             put_thread_jobs()
             assert worker.wait() == 75, worker.output()

@@ -57,34 +57,30 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@pytest.mark.parametrize(
-    ("model", "number"), [(Job, signal.SIGINT), (ThreadJob, signal.SIGTERM)], ids=["async-SIGINT", "thread-SIGTERM"]
-)
-def test_one_signal_to_all_processes_is_one(watch, fleet, model, number):
+def test_one_signal_to_all_processes_is_one(watch, fleet):
     """Ctrl-C and systemd signal the whole group, and the supervisor passes the signal on once more."""
-    watched = watch(model)
-    workers = fleet(model._meta.label, **SETTINGS)
-    model.objects.bulk_create(model(seconds=SHORT) for _ in range(16))
+    watched = watch(ThreadJob)
+    workers = fleet("testapp.ThreadJob", **SETTINGS)
+    ThreadJob.objects.bulk_create(ThreadJob(seconds=SHORT) for _ in range(16))
     worker = workers.start("--processes", "2")
     workers.until(lambda: workers.starts(worker).count() >= 8)
     # One that is still starting ends at once, and has nothing to say.
     workers.until(lambda: len(logged(worker, "stator.ready")) == 2)
 
-    worker.kill(number)
+    worker.kill(signal.SIGTERM)
 
     assert worker.wait() == 0, worker.output()
     assert {event["why"] for event in logged(worker, "stator.stopping")} == {"stopped"}
     assert len(logged(worker, "stator.stopping")) == 2
-    assert not model.stator.leased().exists()
-    begun = started(workers, worker, model, SHORT)
+    assert not ThreadJob.stator.leased().exists()
+    begun = started(workers, worker, ThreadJob, SHORT)
     assert begun.exists()
     assert not begun.filter(state="fresh").exists()
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet, number):
-    watched = watch(Job)
+def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet):
+    watched, number = watch(Job), signal.SIGINT
     workers = fleet("testapp.Job", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
     worker = loaded(workers, Job, 2)
     worker.kill(number)
@@ -126,36 +122,33 @@ def test_worker_that_alone_gets_a_signal_stops_gracefully_and_is_replaced(watch,
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@MODELS
-def test_killed_parent_takes_its_workers_along(watch, fleet, model, processes):
-    watched = watch(model)
-    workers = fleet(model._meta.label, **SETTINGS)
-    worker = loaded(workers, model, processes)
+def test_killed_parent_takes_its_workers_along(watch, fleet):
+    watched = watch(Job)
+    workers = fleet("testapp.Job", **SETTINGS)
+    worker = loaded(workers, Job, 2)
     pids = {event["pid"] for event in logged(worker, "stator.starting")}
     assert worker.pid not in pids, "it is supervised"
 
     worker.send(signal.SIGKILL)
 
-    ended = lambda: len(logged(worker, "stator.ended")) == processes  # noqa: E731
-    wait_until(ended, message=worker.output)
+    wait_until(lambda: len(logged(worker, "stator.ended")) == 2, message=worker.output)
     wait_until(lambda: not any(map(psutil.pid_exists, pids)), message=worker.output)
     assert {event["why"] for event in logged(worker, "stator.stopping")} == {"orphaned"}
-    assert not model.stator.leased().exists()
-    assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
+    assert not Job.stator.leased().exists()
+    assert set(Job.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@MODELS
-def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
-    watched = watch(model)
-    workers = fleet(model._meta.label, **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
-    worker = loaded(workers, model, processes)
+def test_second_signal_ends_it_at_once(watch, fleet):
+    watched = watch(ThreadJob)
+    workers = fleet("testapp.ThreadJob", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
+    worker = loaded(workers, ThreadJob, 1)
 
     # Two different ones: a signal that is still pending swallows another of its kind.
     worker.send(signal.SIGTERM)
     worker.send(signal.SIGINT)
 
     assert worker.wait() == 130, worker.output()
-    assert not model.stator.leased().exists()
-    assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
+    assert not ThreadJob.stator.leased().exists()
+    assert set(ThreadJob.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))

@@ -49,8 +49,7 @@ def test_work_goes_on_after_somebody_has_locked_the_whole_database(watch, fleet)
     workers.until(lambda: Effect.objects.count() > 10)
     lock_whole_database(LOCKED_FOR)
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
 
     assert all(not logged(worker, "stator.frozen") for worker in started)
     watched.judge(max_crashes=1000)
@@ -161,8 +160,7 @@ def at_work(workers):
 
 def finish(workers, watched):
     """Wait for the end of all work; nothing but attempts failed, and nothing was lost or done twice."""
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     assert {
         line["event"] for worker in workers.everyone for line in events(worker.output()) if "traceback" in line
     } <= {"stator.attempt_failed"}

@@ -58,8 +58,7 @@ def test_storm_of_failures_dies_down_and_leaves_room_for_sound_objects(watch, fl
     attempts = sum(storm.values_list("state_attempts", flat=True))
     Failing.objects.update(poisoned=False)
     Failing.stator.retry()
-    workers.until(lambda: not Failing.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Failing)
 
     history = watched.history(Failing)
     passed, spread = overtakers(history, sound), waits_after(history, failures=3)

@@ -2,7 +2,6 @@
 
 import pytest
 from django.db import connection
-from psycopg.conninfo import make_conninfo
 
 from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job
@@ -54,8 +53,7 @@ def test_commit_wakes_a_worker_that_would_not_look_for_long(watch, fleet):
 
     woken = any(is_woken(workers, watched) for _ in range(TRIES))
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     assert woken, workers.everyone[0].output()
     watched.judge()
 
@@ -72,8 +70,7 @@ def test_listener_is_back_after_its_connection_was_cut(watch, fleet):
 
     woken = any(is_woken(workers, watched) for _ in range(TRIES))
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     assert woken, worker.output()
     watched.judge()
 
@@ -88,25 +85,16 @@ def listeners(connection):
         return [pid for (pid,) in cursor.fetchall()]
 
 
-@pytest.mark.parametrize("lost", ["in a pooler", "switched off"])
-def test_polling_finds_what_no_notification_tells(watch, fleet, lost):
+def test_polling_finds_what_no_notification_tells(watch, fleet):
+    """Behind a pooler it is the same: ``test_pooler.py``."""
     watched = watch(Job)
-    # Notifications stay in their database: a listener in another hears nothing, as one behind a pooler.
-    elsewhere = make_conninfo(**parameters(), dbname="postgres")
-    deaf = {"STATOR_LISTEN_DSN": elsewhere} if lost == "in a pooler" else {"STATOR_NOTIFY": "false"}
-    workers = fleet("testapp.Job", STATOR_POLL_INTERVAL=0.5, STATOR_SCHEDULE_INTERVAL=60, **deaf)
+    workers = fleet("testapp.Job", STATOR_POLL_INTERVAL=0.5, STATOR_SCHEDULE_INTERVAL=60, STATOR_NOTIFY="false")
     workers.start()
     Job.objects.create()
     workers.until(lambda: Job.objects.filter(state="done").exists())
 
     delays = [delay_of(workers, watched, Job.objects.create()) for _ in range(5)]
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(Job)
     assert max(delays) < 0.5 * 1.2 + 1 + CROWDED
     watched.judge()
-
-
-def parameters():
-    wanted = ("host", "port", "user", "password")
-    return {name: value for name, value in connection.get_connection_params().items() if name in wanted}

@@ -7,12 +7,9 @@ from threading import Event
 import pytest
 from django.db import connection
 
-from stator.conf import Settings
-from stator.db import operations_for
-from stator.db.interface import new_worker_id
 from tests.faults.fleet import RECOVERY, logged
 from tests.processes import wait_until
-from tests.testapp.faults import Job, Stubborn, ThreadJob
+from tests.testapp.faults import Job, Stubborn
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -70,8 +67,7 @@ def refused(zombie):
 def end(workers, zombie, watched, model):
     """Wait for the zombie's report and the end of all work, then judge."""
     workers.until(lambda: refused(zombie))
-    workers.until(lambda: not model.objects.exclude(state="done").exists())
-    workers.stop()
+    workers.finish(model)
     assert [line["state"] for line in refused(zombie)] == ["fresh"]
     watched.judge(reap_slack=RECOVERY)
 
@@ -91,36 +87,6 @@ def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate):
     job.refresh_from_db()
     assert job.state_version == 2
     assert workers.starts(other).count() == 2
-
-
-def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate):
-    watched = watch(ThreadJob)
-    job = ThreadJob.objects.create(gate=str(gate))
-    workers = fleet("testapp.ThreadJob", **QUICK)
-    zombie = stopped_in_a_handler(workers)
-    other = workers.start(STATOR_LEASE=60)
-    workers.until(lambda: workers.starts(other).exists())
-
-    awaken(zombie)
-    gate.touch()
-
-    end(workers, zombie, watched, ThreadJob)
-    job.refresh_from_db()
-    assert job.state_version == 2
-
-
-def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate):
-    watched = watch(ThreadJob)
-    ThreadJob.objects.create(gate=str(gate))
-    workers = fleet("testapp.ThreadJob", **QUICK)
-    zombie = stopped_in_a_handler(workers)
-    operations = operations_for(ThreadJob, Settings(), new_worker_id())
-    wait_until(lambda: operations.reap(1))
-
-    gate.touch()
-    awaken(zombie)
-
-    end(workers, zombie, watched, ThreadJob)
 
 
 @pytest.mark.postgresql

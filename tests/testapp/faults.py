@@ -113,16 +113,11 @@ class ThreadJobGraph(StateGraph):
         return cls.done
 
 
-class Owner(models.Model):
-    """Takes its jobs along when it goes."""
-
-
 class Job(StatorModel):
     state = StateField(JobGraph)
     seconds = models.FloatField(default=0.0)
     gate = models.CharField(max_length=300, blank=True)
     note = models.CharField(max_length=100, blank=True)
-    owner = models.ForeignKey(Owner, models.CASCADE, null=True)
 
 
 class JobLine(models.Model):
