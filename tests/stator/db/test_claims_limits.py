@@ -55,15 +55,6 @@ def test_worker_claims_what_the_model_lets_it_claim(make):
     assert far.state_claim is None
 
 
-def test_worker_that_may_not_claim_is_idle_until_it_may(monkeypatch):
-    far = Ride.objects.create(place="far")
-    assert work(Ride).handled == {}
-    monkeypatch.setattr(Ride, "places", ["far"])
-    assert work(Ride).handled == {"testapp.ride": 1}
-    far.refresh_from_db()
-    assert far.state == "done"
-
-
 def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(make):
     ride = Ride.objects.create()
     made = make(Ride)

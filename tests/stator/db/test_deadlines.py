@@ -9,14 +9,12 @@ from django.db.models import F
 
 from stator.conf import Settings
 from stator.db import chores
-from stator.db.interface import new_token
 from stator.db.probe import look
 from stator.exceptions import EventRefused
-from stator.models import History, Stats
+from stator.models import History
 from stator.runner import StatorRunner
 from stator.testing import advance, drain
-from tests.stator.making import LEASED, ago, at_once, change, claim_all, locked_elsewhere, operations_of, put, raw, row
-from tests.stator.running import work
+from tests.stator.making import LEASED, ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.dated import Offer, Watch
 from tests.testapp.faults import Job
 
@@ -37,14 +35,6 @@ def test_row_moves_once_its_date_has_passed_and_null_is_never(watches):
     assert chores.time_out(watches, 10).count == 0
 
 
-def test_history_and_statistics_tell_of_it_once(watches):
-    watch = put(Watch, alert_after=ago(1))
-    chores.time_out(watches, 10)
-    [told] = History.objects.filter(object_pk=str(watch.pk))
-    assert (told.source, told.to, told.reason) == ("up", "down", "timed out by alert_after")
-    assert Stats.objects.get(source="up", to="down").handled == 1
-
-
 def test_date_may_be_computed_from_columns_of_the_row(watches):
     kept = put(Watch, state="down", alert_after=ago(7000), kept_for=timedelta(hours=1))
     gone = put(Watch, state="down", alert_after=ago(7300), kept_for=timedelta(hours=1))
@@ -58,15 +48,6 @@ def test_ready_rows_move_too_and_held_ones_do_not():
     assert row(ready).state_ready
     chores.time_out(offers, 10)
     assert [row(each).state for each in (ready, held)] == ["expired", "offered"]
-
-
-def test_row_that_another_transaction_has_locked_is_left_to_the_next_poll(watches):
-    if not connection.features.has_select_for_update_skip_locked:
-        pytest.skip("no row locks")
-    watch = put(Watch, alert_after=ago(1))
-    with locked_elsewhere(watch):
-        assert chores.time_out(watches, 10).count == 0
-    assert chores.time_out(watches, 10).count == 1
 
 
 # The poll
@@ -139,12 +120,6 @@ def test_worker_moves_a_row_within_a_poll_of_its_date():
     found = row(watch)
     assert found.state == "down"
     assert found.state_changed - found.alert_after < timedelta(seconds=Settings().POLL_INTERVAL + 1)
-
-
-def test_worker_until_idle_moves_what_is_late_and_does_not_wait_for_what_is_not():
-    late, early = put(Watch, alert_after=ago(1)), put(Watch, alert_after=ago(-3600))
-    work(Watch)
-    assert [row(each).state for each in (late, early)] == ["down", "up"]
 
 
 def test_worker_does_not_attempt_what_has_expired():
@@ -227,18 +202,6 @@ def test_event_and_deadline_race_and_one_of_them_wins_once(turn):
 
 
 @pytest.mark.postgresql
-def test_two_workers_move_each_row_once():
-    for _ in range(200):
-        put(Watch, alert_after=ago(1))
-    ours = [operations_of(Watch) for _ in range(2)]
-    counts = at_once(*(lambda each=each: chores.time_out(each, 1000).count for each in ours))
-    left = chores.time_out(ours[0], 1000).count
-    assert sum(counts) + left == 200
-    assert set(raw(Watch).values_list("state", "state_version")) == {("down", 1)}
-    assert sum(Stats.objects.filter(source="up", to="down").values_list("handled", flat=True)) == 200
-
-
-@pytest.mark.postgresql
 def test_date_that_is_put_off_at_the_same_moment_is_heeded():
     watches, watch = operations_of(Watch), put(Watch, alert_after=ago(1))
 
@@ -247,11 +210,3 @@ def test_date_that_is_put_off_at_the_same_moment_is_heeded():
 
     was_up, moves = at_once(put_off, lambda: chores.time_out(watches, 10).count)
     assert (was_up, moves, row(watch).state) in ((1, 0, "up"), (0, 1, "down"))
-
-
-def test_claim_of_a_row_past_its_date_ends_as_any_other(transactional_db):
-    offers, offer = operations_of(Offer), put(Offer, expires=ago(1), taken_by="ada", **LEASED)
-    change(offer, state_claim=new_token("0" * 12), state_locked_until=ago(1))
-    offers.reap(10)
-    chores.time_out(offers, 10)
-    assert row(offer).state == "expired"

@@ -5,7 +5,6 @@ The servers here are stand-ins: what they call themselves is what these engines 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,8 @@ from django.db import connection
 from stator import checks
 from stator.citus.base import CITUS
 from stator.db.engines import Engine, untested_engine, unusable_engine
-from tests.processes import WorkerProcess, settings_module
+from stator.worker.startup import Unusable, check_database
+from tests.testapp.models import Line
 
 YUGABYTE = "PostgreSQL 15.2-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu"
 COCKROACH = "CockroachDB CCL v24.3.17 (x86_64-pc-linux-gnu, built 2025/07/31 21:20:24, go1.22.8)"
@@ -102,6 +102,13 @@ class TestCheck:
         )
         assert error.hint == "Use PostgreSQL, or Citus for several machines."
 
+    @pytest.mark.citus_lacks("changes of tables after other statements of a transaction")
+    def test_keeps_a_worker_from_its_start_by_one_line(self, call_it: Callable[[str], None]) -> None:
+        call_it(COCKROACH)
+        told = "database 'default' is CockroachDB, which has no ctid, by which a claim finds the rows that it picked"
+        with pytest.raises(Unusable, match=rf"^{told}; set ENGINE to django_cock[^\n]*$"):
+            check_database([Line])
+
     def test_knows_aurora_dsql_by_a_view_of_its_own(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("CREATE SCHEMA sys")
@@ -119,25 +126,3 @@ class TestCheck:
         assert warning.msg == "Database 'default' is CockroachDB, on which Stator is not tested."
         settings.SILENCED_SYSTEM_CHECKS = ["stator.W306"]
         assert warning.is_silenced()
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_worker_does_not_start_and_says_why_in_one_line(worker_process: type[WorkerProcess], tmp_path: Path) -> None:
-    variables = settings_module(
-        tmp_path, f"DATABASES['default']['OPTIONS'] = {{'options': '-c search_path={HIDING.replace(' ', '')}'}}"
-    )
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE SCHEMA fake")
-        cursor.execute(f"CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '{COCKROACH}' $$")
-    try:
-        with worker_process(**variables) as worker:
-            assert worker.wait() == 75, worker.output()
-            [line] = worker.output().splitlines()
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP SCHEMA fake CASCADE")
-    told = (
-        "is CockroachDB, which has no ctid, by which a claim finds the rows that it picked; set ENGINE to django_cock"
-    )
-    assert line.startswith(f"runstator: database 'default' {told}")

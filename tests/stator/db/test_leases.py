@@ -140,6 +140,7 @@ def test_lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_se
     step = put(Step)
     take(operations, step)
     change(step, state_locked_until=ago(-86400))
+    assert work(operations) == Work(expired=True)
     assert [pk for pk, _ in operations.reap(10)] == [step.pk]
 
 

@@ -15,7 +15,7 @@ from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Report, Stats
 from stator.rows.claimable import Crashes
 from tests.stator.db.calling import ERROR, record, take
-from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row
+from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, put, raw, row
 from tests.testapp.basic import Step, StepGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -63,19 +63,20 @@ def test_recorded_failure_counts_and_is_reported(operations):
 
 
 def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunded(operations):
-    soon, later = put(Step, state_failures=2, state_crashes=1), put(Step, state_failures=1)
+    soon, later = put(Step, state_failures=2, state_crashes=1, state_next_attempt=ago(77)), put(Step, state_failures=1)
     claims = [claim for crashes in Crashes for claim in operations.claim(automatic(operations), 2, crashes=crashes)]
     outcomes = {soon.pk: Released(), later.pk: Released(60.0, "the database was away")}
     written = record(operations, *((claim, outcomes[claim.pk]) for claim in claims))
-    soon, later = row(soon), row(later)
+    was, soon, later = soon.state_next_attempt, row(soon), row(later)
     assert [(found.state_attempts, found.state_claim, found.state_changed) for found in (soon, later)] == [
         (0, None, soon.state_changed), (0, None, later.state_changed),
     ]  # fmt: skip
     assert [(found.state_failures, found.state_crashes) for found in (soon, later)] == [(2, 1), (1, 0)]
-    assert (soon.state_ready, soon.state_next_attempt) == (True, None)
+    assert (soon.state_ready, soon.state_next_attempt, soon.state_locked_until) == (True, was, None)
     assert not later.state_ready
     assert 55 < (later.state_next_attempt - later.state_attempted).total_seconds() < 120
     assert (written.moves, written.failures, written.lost) == ([], [], [])
+    assert not Stats.objects.exists()
     assert Report.objects.get().message == "the database was away"
 
 
@@ -84,18 +85,6 @@ def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
     (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
     record(operations, (claim, Waiting(30.0, ERROR)))
     assert row(step).state_crashes == 0
-
-
-def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
-    step = put(Step, state_next_attempt=ago(77), state_failures=2)
-    claim = take(operations, step)
-    written = record(operations, (claim, Released()))
-    found = row(step)
-    assert (found.state_ready, found.state_claim, found.state_locked_until) == (True, None, None)
-    assert (found.state_attempts, found.state_failures, found.state_version) == (0, 2, 0)
-    assert found.state_next_attempt == step.state_next_attempt
-    assert (written.moves, written.failures, written.lost) == ([], [], [])
-    assert Stats.objects.count() == 0
 
 
 def test_row_whose_attempt_was_given_up_is_ready_again_and_the_attempt_counts(operations):
@@ -190,38 +179,6 @@ def test_outcome_after_a_move_by_hand_is_refused(operations):
     claim = take(operations, step)
     step.transition_perform("slow")
     refused(operations, claim)
-
-
-def test_outcome_for_a_row_that_is_gone_is_lost_and_brings_nothing_back(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    raw(Step).filter(pk=step.pk).delete()
-    assert record(operations, (claim, Waiting(5.0, ERROR))).lost == [claim]
-    assert not raw(Step).exists()
-    assert not Report.objects.exists()
-
-
-def test_lost_lease_does_not_spoil_its_batch(operations):
-    steps = [put(Step, state_changed=ago(9 - number)) for number in range(3)]
-    claims = claim_all(operations)
-    steps[1].transition_perform("slow")
-    written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
-    assert written.lost == [claims[1]]
-    assert [row(step).state for step in steps] == ["done", "slow", "done"]
-
-
-@pytest.mark.postgresql
-def test_outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost(operations):
-    # SQLite locks no single rows.
-    held, free = put(Step, state_changed=ago(9)), put(Step)
-    claims = claim_all(operations)
-    with locked_elsewhere(held):
-        written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
-        assert written.deferred == [(claims[0], Moved(StepGraph.done))]
-        assert written.lost == []
-        assert row(free).state == "done"
-    assert record(operations, *written.deferred).lost == []
-    assert row(held).state == "done"
 
 
 # Statistics and reports

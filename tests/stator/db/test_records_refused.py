@@ -113,6 +113,9 @@ def test_refused_rows_are_lost_or_deferred_and_the_others_recorded(make, name, r
     assert [move.pk for move in written.moves] == [claim.pk for claim in accepted if moved]
     assert {pk for pk, _ in written.failures} == {claim.pk for claim in accepted if kind.outcome.failure}
     assert_kept_beside(kind, claims, accepted)
+    if written.deferred:
+        assert not record(operations, *written.deferred).lost
+        assert_kept_beside(kind, claims, claims)
 
 
 def assert_kept_beside(kind, claims, accepted):

@@ -2,12 +2,10 @@
 
 import pytest
 from django.db import connection
-from django.utils import timezone
 
-from stator.graph.outcomes import Moved
 from stator.models import Report
 from tests.stator.running import work
-from tests.testapp.power import Measure, MeasureGraph, Written
+from tests.testapp.power import Measure, Written
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,17 +54,3 @@ def test_expression_is_worked_out_by_the_database():
     found = measured(deeds=["move", "expression"])
     assert (found["expression"].state, found["expression"].size) == ("done", 6)
     assert found["move"].size == found["move"].pk * 10
-
-
-def test_holder_that_lost_its_claim_saves_nothing(make):
-    made = make(Measure)
-    kept, lost = Measure.objects.create(deed="move"), Measure.objects.create(deed="move")
-    claims = made.claim(list(MeasureGraph.automatic_states), 10)
-    Measure.stator.filter(pk=lost.pk).unlock()
-    values = {"size": 7, "found": None, "label": "x", "due": timezone.now(), "twin": None}
-    written = made.record([(claim, Moved(MeasureGraph.done, values=values)) for claim in claims])
-    assert [claim.pk for claim in written.lost] == [lost.pk]
-    kept.refresh_from_db()
-    lost.refresh_from_db()
-    assert (kept.size, kept.label, kept.due) == (7, "x", values["due"])
-    assert (lost.size, lost.label, lost.due) == (1, "none", None)

@@ -81,30 +81,19 @@ def numbered(number):
     return error
 
 
-@pytest.mark.parametrize(("number", "waited"), [(1213, False), (1020, False), (1205, True), (3572, True)])
-def test_transaction_that_lost_to_another_is_repeated_by_the_number_of_mysql(number, waited):
-    assert is_retryable(numbered(number))
-    assert is_lock_timeout(numbered(number)) is waited
+OF_MYSQL = {
+    (1213, 1020): {is_retryable, is_outage}, (1205, 3572): {is_retryable, is_lock_timeout, is_outage},
+    (1292, 1364, 1644): {is_refusal},
+    (1040, 2006, 2013): {is_outage}, (1054, 1146): {is_of_schema},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [1292, 1364, 1644])
-def test_value_or_trigger_that_refuses_a_row_is_no_outage_on_mysql(number):
-    assert is_refusal(numbered(number))
-    assert not is_outage(numbered(number))
-
-
-@pytest.mark.parametrize("number", [1040, 2006, 2013])
-def test_server_that_is_away_is_an_outage_on_mysql(number):
-    assert is_outage(numbered(number))
-    assert not is_refusal(numbered(number))
-    assert not is_retryable(numbered(number))
-
-
-@pytest.mark.parametrize("number", [1054, 1146])
-def test_name_that_is_not_there_is_known_by_the_number_of_mysql(number):
-    error = OperationalError(number, "Unknown column")
-    error.__cause__ = DriversError(number, "Unknown column")
-    assert is_of_schema(error)
+@pytest.mark.parametrize(
+    ("number", "kinds"), [(number, kinds) for numbers, kinds in OF_MYSQL.items() for number in numbers]
+)
+def test_error_of_mysql_is_known_by_its_number(number, kinds):
+    asked = {is_retryable, is_lock_timeout, is_refusal, is_outage, is_of_schema}
+    assert {each for each in asked if each(numbered(number))} == kinds
 
 
 def test_value_that_exceeds_a_limit_of_the_database_is_no_outage_whatever_its_name():

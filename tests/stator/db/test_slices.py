@@ -14,7 +14,7 @@ from stator.rows.spread import SPREAD
 from stator.runner import StatorRunner
 from stator.worker import duties
 from tests.stator.db.test_postgresql_plans import explaining
-from tests.stator.making import ago, operations_of, raw
+from tests.stator.making import operations_of, raw
 from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Sheet, SheetGraph
 
@@ -83,17 +83,6 @@ def test_claim_is_full_however_few_rows_each_slice_has(operations):
     assert len(claim(operations, 50)) == 14
 
 
-def test_rows_time_out_and_are_deleted_in_every_slice(operations):
-    sheets(count=40, state="left", state_ready=False, state_changed=ago(4000))
-    for duty in duties.duties_of(duties.When.PASS):
-        perform(duty, operations)
-    assert states() == {"done": 40}
-    raw(Sheet).update(state="old", state_changed=ago(4000))
-    for duty in duties.duties_of(duties.When.PASS):
-        perform(duty, operations)
-    assert not states()
-
-
 def test_batches_of_rows_of_different_slices_are_recorded():
     sheets(count=60, state="stacked")
     StatorRunner([Sheet]).run_single_cycle()
@@ -106,38 +95,12 @@ def test_limit_of_a_state_is_for_all_slices_together(operations):
     assert not operations.claim([SheetGraph.narrow], 10)
 
 
-def test_claims_are_renewed_and_end_when_they_are_lost(operations):
-    sheets(count=50)
-    claims = claim(operations)
-    raw(Sheet).filter(pk=claims[0].pk).update(state_claim=None, state_locked_until=None)
-    assert operations.renew(claims[:1]) == {id(claims[0])}
-    groups = {}
-    for each in claims[1:]:
-        groups.setdefault(each.operations, []).append(each)
-    assert not any(each.renew(some) for each, some in groups.items())
-
-
 def test_claim_that_is_pickled_knows_its_slice(operations):
     [pk] = sheets()
     [mine] = claim(operations)
     copied = pickle.loads(pickle.dumps(mine.operations))
     assert copied.scope == mine.operations.scope
     assert list(copied.rows.values_list("pk", flat=True)) == [pk]
-
-
-def test_stop_reaches_the_claims_of_all_slices(operations):
-    sheets(count=50)
-    claims = claim(operations)
-    assert all(each.may_begin for each in claims)
-    operations.stop()
-    assert not any(each.may_begin for each in claims)
-
-
-def test_objects_explain_themselves_and_a_pause_holds_all_slices(operations):
-    sheets(count=40)
-    Sheet.stator.pause(actor="ops")
-    assert Sheet.objects.first().explain()[0].code == "paused"
-    assert not claim(operations)
 
 
 @pytest.mark.citus_lacks("plans that EXPLAIN shows as PostgreSQL does")

@@ -105,14 +105,6 @@ def test_poll_finds_rows_whose_date_has_come_however_that_was_written(cards):
     assert [claim.pk for claim in claim_all(cards)] == [card.pk]
 
 
-def test_row_whose_date_is_set_to_null_is_due_at_once(cards):
-    card = put(Circular, send_after=ago(-3600))
-    by_sql(card, None)
-    assert look(cards)[cards].due
-    chores.mark_ready(cards, 10)
-    assert row(card).state_ready
-
-
 def test_poll_tells_when_the_next_date_comes(cards):
     put(Circular, send_after=ago(-3600))
     assert look(cards)[cards].next_due is None
