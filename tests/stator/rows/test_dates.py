@@ -82,42 +82,34 @@ WRONG = {
 }
 
 
+DECLARED = {
+    "Dated.up.times_out_to(down, at=...)": (lambda at: graph_with(at=at), deadlines_of),
+    "Attempted.new: try_at": (graph_attempted, starts_of),
+}
+
+
+@pytest.mark.parametrize("where", DECLARED)
 @pytest.mark.parametrize(("at", "words"), WRONG.items(), ids=map(str, WRONG))
 @isolate_apps("tests.testapp")
-def test_check_says_in_one_line_what_is_wrong_with_a_date_and_where(at, words):
+def test_check_says_in_one_line_what_is_wrong_with_a_date_and_where(at, words, where):
+    make, dates_of = DECLARED[where]
+
     class Kept(StatorModel):
         name = models.CharField(max_length=10)
         day = models.DateField(null=True)
         alert_after = models.DateTimeField(null=True)
-        state = StateField(graph_with(at=at))
+        state = StateField(make(at))
 
         class Meta:
             app_label = "testapp"
 
     [found] = check_expressions(Kept)
     assert found.id == "stator.E110"
-    assert found.msg.startswith(f"Dated.up.times_out_to(down, at=...): {words}")
+    assert found.msg.startswith(f"{where}: {words}")
     assert "\n" not in found.msg
-    assert wrong_expression(Kept, "default").startswith(f"Dated.up.times_out_to(down, at=...): {words}")
-    assert not deadlines_of(Kept)
-    assert not [index for index in Kept._meta.indexes if index.name.startswith("st_at")]
-
-
-@pytest.mark.parametrize(("at", "words"), WRONG.items(), ids=map(str, WRONG))
-@isolate_apps("tests.testapp")
-def test_check_says_the_same_of_a_date_before_which_nothing_is_attempted(at, words):
-    class Kept(StatorModel):
-        name = models.CharField(max_length=10)
-        day = models.DateField(null=True)
-        alert_after = models.DateTimeField(null=True)
-        state = StateField(graph_attempted(at))
-
-        class Meta:
-            app_label = "testapp"
-
-    [found] = check_expressions(Kept)
-    assert (found.id, found.msg.startswith(f"Attempted.new: try_at: {words}")) == ("stator.E110", True), found.msg
-    assert not starts_of(Kept)
+    assert wrong_expression(Kept, "default").startswith(f"{where}: {words}")
+    assert not dates_of(Kept)
+    assert not [index for index in Kept._meta.indexes if index.name.startswith(("st_at", "st_try"))]
 
 
 def test_wrong_option_names_the_state():
@@ -273,11 +265,8 @@ def test_date_of_a_loaded_object_is_its_column_or_asked_for():
 
 
 @pytest.mark.django_db
-def test_command_explains_and_previews_it(crew):
+def test_preview_names_it():
     watch = put(Watch, alert_after=ago(62))
-    told = StringIO()
-    call_command("stator", "explain", "testapp.Watch", str(watch.pk), stdout=told)
-    assert "by alert_after" in told.getvalue()
     told = StringIO()
     call_command("stator", "preview", "testapp.Watch", stdout=told)
     assert "up -> down: timed out by alert_after" in told.getvalue()

@@ -10,7 +10,7 @@ from stator.models import Action, History, Now
 from stator.rows import columns
 from stator.testing import advance, drain
 from stator.undo import undo
-from tests.stator.making import LEASED, ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import LEASED, ago, claim_all, operations_of, put, raw, row
 from tests.stator.rows.test_retry_at_rate import seconds_until_due
 from tests.testapp.basic import Step
 from tests.testapp.operators import Parcel
@@ -70,13 +70,6 @@ def test_object_that_waits_for_another_is_left_alone(rollouts):
     assert raw(Rollout).filter(columns.parked()).count() == 1
 
 
-def test_object_that_is_claimed_at_the_moment_keeps_its_claim():
-    step = put(Step)
-    [claim] = claim_all(operations_of(Step))
-    assert step.stator.due(3600) is False
-    assert row(step).state_claim == claim.token
-
-
 def test_without_a_time_the_rows_that_are_due_are_returned():
     early, due = put(Step, state_ready=False, state_next_attempt=ago(-60)), put(Step)
     assert list(Step.stator.due()) == [due]
@@ -98,13 +91,6 @@ def test_without_an_author_one_object_is_moved_by_a_program_and_nothing_is_recor
     put(Parcel).stator.due(3600)
     assert not Action.objects.exists()
     assert not History.objects.exists()
-
-
-def test_retry_after_it_is_not_undone_with_it():
-    parcel = put(Parcel)
-    assert parcel.stator.due(3600, actor="anna")
-    change(parcel, state_ready=True, state_next_attempt=None)
-    assert undo(Action.objects.get().pk, "default", actor="eve", reason="").count == 0
 
 
 def test_unsaved_changes_of_the_instance_stay():

@@ -158,15 +158,6 @@ def test_move_back_from_where_a_failure_led_continues_the_visit_again_and_again(
     assert life_of(row(one)).visit == 0
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_votes_count_on_when_a_visit_continues(model):
-    one = made(model)
-    row(one).stator.send("approve", by="ann")
-    fail(one)
-    by_hand(one)
-    assert row(one).stator.send("approve", by="ben").outcome == "moved"
-
-
 def test_event_that_continues_a_visit_is_of_that_visit():
     one = made()
     fail(one)
@@ -235,19 +226,6 @@ def test_move_of_an_earlier_release_ends_a_visit_that_went_on():
     # Its workers do not know the column.
     change(one, state="audited", state_version=3)
     assert life_of(row(one)).visit == 3
-
-
-def test_undo_gives_the_visit_back_with_steps_votes_and_key():
-    one = made()
-    row(one).stator.send("approve", by="ann")
-    attempt(row(one))
-    action = Action.of(Contract, "move", "eve", moves=True)
-    Contract.stator.all().move("audited", action=action)
-    assert own_tables.prune("default", 100, errors=1e6, history=1e6, stats=1e6) == 0
-    assert undo(action.pk, "default", actor="eve", reason="").count == 1
-    attempt(row(one))
-    assert [name for name, _ in calls] == ["price"]
-    assert row(one).stator.send("approve", by="ben").outcome == "moved"
 
 
 def test_undone_return_can_be_made_once_more():

@@ -82,20 +82,3 @@ def test_history_has_a_row_for_each_move_error_and_act_of_a_person():
     assert (error.error, len(error.fingerprint), error.attempts) == ("ValueError: unlucky", 16, 1)
     assert move.attempts == 2
     assert all(entry.worker and entry.duration >= 0 for entry in (error, move))
-
-
-def test_move_that_an_error_caused_is_kept_with_the_error(operations):
-    made = operations(Order)
-    Order.objects.create(state="working", amount=1)
-    Order.objects.create(state="working", amount=2)
-    claims = made.claim(list(OrderGraph.automatic_states), 10) or []
-    Order.stator.retry()
-    claims = claims or made.claim(list(OrderGraph.automatic_states), 10)
-    failure = describe(ValueError("unlucky"))
-    shipped = OrderGraph.states["shipped"]
-    made.record([(claims[0], Moved(shipped, failure)), (claims[1], Moved(shipped))])
-    kept = {entry.object_pk: (entry.kind, entry.error, entry.fingerprint) for entry in History.objects.all()}
-    assert kept == {
-        str(claims[0].pk): ("move", "ValueError: unlucky", failure.fingerprint),
-        str(claims[1].pk): ("move", "", ""),
-    }

@@ -51,14 +51,6 @@ def test_writes_are_undone_from_the_last_to_the_first_and_new_attributes_are_gon
     assert vars(holder) == {"value": "before"}
 
 
-def test_committed_writes_stay_when_a_later_transaction_is_rolled_back():
-    holder = Holder()
-    with transaction.atomic():
-        fill(holder)
-    rolled_back(lambda: fill(holder, "later"))
-    assert holder.value == "after"
-
-
 def test_released_savepoint_is_undone_with_the_block_around_it():
     holder = Holder()
 

@@ -9,7 +9,7 @@ from stator.claims import find
 from stator.db import chores
 from stator.exceptions import LeaseLost
 from stator.graph import State, StateGraph
-from stator.models import Before, Event, History, Report, Stats
+from stator.models import Event, History, Report, Stats
 from stator.overview.depths import depths
 from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
@@ -260,16 +260,6 @@ def test_event_moves_a_row_and_is_stored_with_the_name():
     mail = Mail.objects.create(status="refused")
     mail.stator.send("again", by=None)
     assert (row(mail).status, Event.objects.get().source, Event.objects.get().to) == (0, "refused", "queued")
-
-
-def test_move_by_hand_is_undone():
-    mail = Mail.objects.create()
-    action = Action.of(Mail, "move", "ada", "wrong", moves=True)
-    assert Mail.stator.filter(pk=mail.pk).move("sent", action=action) == 1
-    assert (stored(mail), Before.objects.get().state) == (1, "queued")
-    assert undo(action.pk, "default", actor="ada", reason="back").count == 1
-    assert stored(mail) == 0
-    assert list(History.objects.order_by("pk").values_list("source", "to")) == [("queued", "sent"), ("sent", "queued")]
 
 
 def test_counts_and_explanations_have_names():

@@ -9,7 +9,6 @@ from stator.graph.fingerprints import fingerprints
 from stator.models import Worker
 from stator.rows.versions import Fleet, graphs_published
 from stator.worker.presence import published_by
-from tests.commanding import asked, run
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.basic import Step
 from tests.testapp.explained import Errand, ErrandGraph
@@ -137,22 +136,3 @@ def test_object_in_a_state_of_newer_workers_waits_for_them():
     raw(Worker).filter(pid__lt=5).update(stopped=ago(1))
     assert [reason.code for reason in errand.explain()] == ["unknown_state"]
     assert explain_counts(Errand.objects.all()) == {"unknown_state": 1}
-
-
-def test_doctor_and_status_tell():
-    of_another("checked")
-    live(3, NewerGraph)
-    found = [each for each in asked("stator", "doctor")["findings"] if each["check"] in ("versions", "states")]
-    assert [(each["check"], each["level"]) for each in found] == [("states", "warn"), ("versions", "warn")]
-    words = "testapp.Errand: 1 in a state that this code does not know, but live workers do: checked (oak/3)"
-    assert found[0]["message"] == words
-    assert found[1]["message"].startswith("testapp.Errand: 2 versions of its graph run, so a process leaves")
-    assert found[1]["remedy"].startswith("restart the processes that run the old code")
-    status = asked("stator", "status", "testapp.Errand")["troubles"]
-    assert [(each["code"], each["level"], each["where"]) for each in status] == [
-        ("unknown_state", "warning", "testapp.Errand"),
-        ("versions", "warning", "testapp.Errand"),
-    ]
-    assert "warning  testapp.Errand: 2 versions of its graph run" in run("stator", "status", "testapp.Errand")
-    # A model that was not asked for.
-    assert "versions" not in [each["code"] for each in asked("stator", "status", "testapp.Step")["troubles"]]

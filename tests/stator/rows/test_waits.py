@@ -73,26 +73,11 @@ def by_attempt(builds, build):
     assert builds.record([(claim, Moved(BuildGraph.built))]).moves
 
 
-def by_condition(builds, build):
-    change(build, state="checked", state_ready=False, approved=True)
-    assert chores.move_matching(builds, 10).count == 1
-
-
-def by_timeout(builds, build):
-    change(build, state="checked", state_ready=False, state_changed=ago(4000))
-    assert chores.time_out(builds, 10).count == 1
-
-
 def by_hand(builds, build):
     build.transition_perform("broken")
 
 
-def by_save(builds, build):
-    build.state = "built"
-    build.save()
-
-
-@pytest.mark.parametrize("arrive", [by_attempt, by_condition, by_timeout, by_hand, by_save])
+@pytest.mark.parametrize("arrive", [by_attempt, by_hand])
 def test_waiting_row_is_woken_in_the_transaction_of_the_move(rollouts, builds, arrive):
     build, rollout = waiting(rollouts)
     other = waiting(rollouts)[1] if arrive is not by_attempt else None
@@ -258,18 +243,6 @@ def test_explained_before_and_after_it_was_parked(crew, rollouts, django_assert_
     assert [reason.code for reason in rollout.explain()] == ["due"]
     assert rollout.explain()[0].numbers["within"] == rollouts.settings.SCHEDULE_INTERVAL
     assert Rollout.stator.explain_counts() == {"due": 1}
-
-
-def test_explained_with_what_else_holds_it_up(crew):
-    first = Rollout.objects.create()
-    both = put(Rollout, state_ready=False, state_next_attempt=ago(-600), state_failures=2)
-    change(both, build=Build.objects.create(), after=first)
-    assert [reason.code for reason in both.explain()] == ["waits_for", "waits_for", "backoff"]
-    both.transition_perform("done")
-    assert [reason.code for reason in both.explain()] == ["terminal"]
-    Rollout.stator.pause()
-    change(first, after=both)
-    assert [reason.code for reason in first.explain()] == ["paused"]
 
 
 # What cannot be meant

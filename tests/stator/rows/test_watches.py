@@ -45,25 +45,11 @@ def by_attempt(items, item):
     raw(Item).filter(state="waiting").update(state_ready=True, **FREE)
 
 
-def by_condition(items, item):
-    change(item, state="packing", state_ready=False, note="found")
-    assert chores.move_matching(items, 10).count == 1
-
-
 def by_hand(items, item):
     item.transition_perform("packed")
 
 
-def by_save(items, item):
-    item.state = "packed"
-    item.save()
-
-
-def by_update(items, item):
-    Item.objects.filter(pk=item.pk).update(state="packed")
-
-
-@pytest.mark.parametrize("move", [by_attempt, by_condition, by_hand, by_save, by_update])
+@pytest.mark.parametrize("move", [by_attempt, by_hand])
 def test_last_of_all_moves_the_waiting_object_in_its_own_transaction(items, move):
     basket, (first, last) = basket_of()
     move(items, first)
