@@ -81,6 +81,7 @@ class TestActs:
 
         replace(Hiding)
         secret, other = Parcel.objects.create(address="secret"), Parcel.objects.create()
+        assert admin_client.get(f"{LIST}{secret.pk}/stator/").status_code == 404
         for name in ("stator_retry", "stator_unlock", "stator_move"):
             act(admin_client, name, secret, other)
         move(admin_client, secret, other, select_across="1")

@@ -7,14 +7,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from stator.admin import StatorAdmin
 from stator.explain.kinds import kind_of
 from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Pause, Report, Worker
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.workers import worker_of
 from stator.testing import attempt
-from tests.stator.admin.conftest import Login, Replace
+from tests.stator.admin.conftest import Login
 from tests.stator.admin.requests import LIST, act, claim, live, page_of, part, set_columns
 from tests.stator.making import LEASED, ago, expire, put
 from tests.testapp.approvals import Expense
@@ -56,15 +55,6 @@ class TestWhy:
         assert admin_client.get(f"{LIST}99/stator/").status_code == 404
         assert admin_client.get(f"{LIST}nonsense/stator/").status_code == 404
 
-    def test_a_project_that_hides_rows_hides_them_here(self, admin_client: Client, replace: Replace) -> None:
-        class Own(StatorAdmin):
-            def get_queryset(self, request: Any) -> Any:
-                return super().get_queryset(request).exclude(address="secret")
-
-        replace(Own)
-        secret = Parcel.objects.create(address="secret")
-        assert admin_client.get(f"{LIST}{secret.pk}/stator/").status_code == 404
-
 
 class TestButtons:
     def moves(self, text: str) -> list[str]:
@@ -77,11 +67,6 @@ class TestButtons:
         parcel = Parcel.objects.create()
         set_columns(parcel, state="gone")
         assert self.moves(live(admin_client, parcel)) == [""]
-
-    def test_offers_no_move_to_whom_it_is_not_allowed(self, login: Login) -> None:
-        parcel = Parcel.objects.create()
-        assert self.moves(live(login("change_parcel"), parcel)) == []
-        assert self.moves(live(login("view_parcel", "force_parcel"), parcel)) == ["stamped", "returned", ""]
 
     def test_row_that_is_paused_by_name_is_resumed(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()

@@ -11,7 +11,6 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin, filters, listing
-from stator.db.interface import new_token, new_worker_id
 from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
@@ -121,25 +120,6 @@ class TestList:
     def test_says_when_a_row_is_attempted(self, admin_client: Client, written: dict[str, Any], words: str) -> None:
         set_columns(Parcel.objects.create(), **written)
         assert f'<td class="field-stator_next">{words}</td>' in admin_client.get(LIST).content.decode()
-
-    @pytest.mark.parametrize(
-        "condition", ["ready", "leased", "failing", "quarantined", "stuck", "overdue", "unknown", "nonsense"]
-    )
-    def test_filters_by_condition(self, admin_client: Client, condition: str) -> None:
-        rows = {name: Parcel.objects.create(address=f"{name}-row") for name in
-                ("ready", "leased", "failing", "quarantined", "stuck", "overdue", "unknown", "calm")}  # fmt: skip
-        later = {"state_ready": False, "state_next_attempt": columns.after(3600)}
-        set_columns(rows["calm"], state="sent", state_ready=False)
-        set_columns(rows["leased"], state_claim=new_token(new_worker_id()), state_ready=False)
-        set_columns(rows["failing"], state="stamped", state_failures=2, **later)
-        set_columns(rows["quarantined"], state_crashes=3, state_ready=False)
-        set_columns(rows["unknown"], state="gone")
-        set_columns(rows["stuck"], state_changed=columns.after(-7200), **later)
-        set_columns(rows["overdue"], state="stamped", state_changed=columns.after(-100))
-        text = admin_client.get(LIST, {"condition": condition}).content.decode()
-        found = {name for name in rows if f"parcel to {name}-row" in text}
-        expected = {"ready": {"ready", "overdue"}, "failing": {"failing", "quarantined"}, "nonsense": set(rows)}
-        assert found == expected.get(condition, {condition})
 
     def test_counts_no_further_than_it_must(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(listing, "COUNTED", 3)

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.test import Client
 
 from stator.admin import StatorAdmin, register_managed
-from stator.models import Depth, History, Report, StatorModel, Stats
+from stator.models import Depth, History, Report, StatorModel, Stats, Worker
 from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
@@ -128,7 +128,8 @@ class TestRegistration:
         Depth.sample("default", {"testapp.line": {"queued": 3, "oldest": 1.5}})
         attempt(Parcel.objects.create(orders="never"))
         line.transition_perform("last", actor="me")
-        for model in (Stats, Depth, Report, History):
+        Worker.objects.create(id="0" * 12, host="oak", pid=1, version="1", models=[], database="default")
+        for model in (Stats, Depth, Report, History, Worker):
             url = f"/admin/stator/{model._meta.model_name}/"
             pk = model.objects.first().pk
             assert admin_client.get(url).status_code == 200

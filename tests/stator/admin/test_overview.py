@@ -26,25 +26,6 @@ class TestTroubles:
     def test_all_is_well(self, viewer: Client) -> None:
         assert "No problems" in text_of(viewer)
 
-    def test_of_stuck_quarantined_late_failing_and_paused_objects(self, viewer: Client) -> None:
-        worker()
-        put(Parcel, state_ready=False, state_next_attempt=ago(-500), state_changed=ago(8000))
-        put(Parcel, state_ready=False, state_crashes=3)
-        held(state_locked_until=ago(30))
-        failing()
-        Pause.objects.create(model_label="testapp.parcel", state="packed", actor="anna", reason="strike")
-        troubles = text_of(viewer, part="troubles")
-        for text in (
-            "1 quarantined",
-            "1 lease expired and not taken over",
-            "1 failing in packed with ValueError",
-            "without an end (strike); 1 later than expected",
-        ):
-            assert text in troubles
-        assert troubles.index("1 quarantined") < troubles.index("1 failing")
-        # Rows that wait because of the pause are no trouble of their own.
-        assert "1 later than expected in packed" not in troubles
-
 
 class TestPage:
     def test_title_of_the_tab_has_the_number_of_problems(self, viewer: Client) -> None:
@@ -183,20 +164,6 @@ class TestHostileTexts:
 
 
 class TestPermissions:
-    @pytest.mark.parametrize("method", ["get", "post"])
-    def test_anonymous_is_sent_to_the_login(self, client: Client, method: str) -> None:
-        response = getattr(client, method)(URL)
-        assert (response.status_code, response.url) == (302, f"/admin/login/?next={URL}")
-
-    @pytest.mark.parametrize("method", ["get", "post"])
-    @pytest.mark.parametrize("codenames", [(), ("view_parcel", "change_parcel"), ("view_worker",)])
-    def test_staff_without_the_permission_is_refused(self, login: Login, method: str, codenames: Any) -> None:
-        failing()
-        client = login(*codenames)
-        assert getattr(client, method)(PARCELS, {"model": "testapp.Parcel"}).status_code == 403
-        assert URL not in client.get("/admin/").text
-        assert row(Parcel.objects.get()).state_failures == 1
-
     def test_who_may_not_view_the_model_sees_figures_and_no_objects(self, login: Login) -> None:
         worker()
         parcel, _ = failing(message="quotes the address"), held()
@@ -206,23 +173,6 @@ class TestPermissions:
         assert "/admin/testapp/parcel/" not in page
         assert f"testapp.Parcel {parcel.pk}" not in page
         assert "ValueError" in page
-
-    @pytest.mark.parametrize("codenames", [("view_overview",), ("view_overview", "view_parcel", "force_parcel")])
-    def test_retry_needs_what_retrying_needs(self, login: Login, codenames: Any) -> None:
-        parcel = failing()
-        client = login(*codenames)
-        assert 'name="fingerprint"' not in client.get(PARCELS).text
-        assert retry(client).status_code == 403
-        assert row(parcel).state_failures == 1
-
-    def test_retry_needs_csrf(self, login: Login) -> None:
-        parcel = failing()
-        client = login("view_overview", "change_parcel", csrf=True)
-        assert retry(client).status_code == 403
-        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(PARCELS).text)[1]  # type: ignore[index]
-        assert row(parcel).state_failures == 1
-        assert retry(client, csrfmiddlewaretoken=token).status_code == 302
-        assert row(parcel).state_failures == 0
 
     def test_project_leaves_objects_out_of_its_list(self, login: Login, replace: Replace) -> None:
         class Narrowed(StatorAdmin):
