@@ -139,17 +139,6 @@ async def at_once(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
-def on_loop(test):
-    """Runs a coroutine function as a test."""
-
-    def run(*args, **kwargs):
-        return asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * PATIENCE))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    run.__signature__ = __import__("inspect").signature(test)
-    return run
-
-
 async def until(condition):
     """Let the loop turn until something holds."""
     end = time.monotonic() + PATIENCE

@@ -14,7 +14,7 @@ from stator.extensions.isolation.crashes import AT_ONCE, GRACE, PAUSES, ProcessI
 from stator.extensions.isolation.messages import NotStarted, ProcessFailed
 from stator.graph.outcomes import Released
 from tests.stator.making import ago, change, operations_of, put, row
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, until
 from tests.testapp.basic import Step
 
 
@@ -83,7 +83,6 @@ class Apart:
 RECORDED = {"ended": "recorded", "moved": ["done"], "failed": 0, "lost": 0}
 
 
-@on_loop
 async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it_is_done(processes):
     apart = Apart()
     claims = [await apart.begin() for _ in range(AT_ONCE)]
@@ -101,7 +100,6 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     assert all(process.killed for process in processes.made)
 
 
-@on_loop
 async def test_idle_process_that_does_not_end_is_killed_with_its_worker(processes, monkeypatch):
     monkeypatch.setattr(module, "CLOSING", 0.05)
     monkeypatch.setattr(processes, "retire", lambda process: process.answers.get())
@@ -122,7 +120,6 @@ def test_extension_of_an_attempt_in_a_process_counts_in_the_worker_too():
     assert noted == [100.0]
 
 
-@on_loop
 async def test_object_that_was_not_begun_is_handed_back(processes):
     apart = Apart()
     claim = await apart.begin()
@@ -131,7 +128,6 @@ async def test_object_that_was_not_begun_is_handed_back(processes):
     assert apart.told == []
 
 
-@on_loop
 async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(processes, monkeypatch, caplog):
     monkeypatch.setattr(processes, "comes_up", False)
     apart, tried = Apart(), []
@@ -147,7 +143,6 @@ async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(p
     assert apart.alone.needs_room(False)
 
 
-@on_loop
 async def test_object_is_claimed_once_a_process_waits_for_it(processes):
     apart = Apart()
     assert not apart.alone.has_room()
@@ -165,7 +160,6 @@ async def test_object_is_claimed_once_a_process_waits_for_it(processes):
     assert all(process.killed for process in processes.made)
 
 
-@on_loop
 async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
     apart = Apart()
     late, ended = await apart.begin(), await apart.begin()
@@ -182,7 +176,6 @@ async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
     assert (len(apart.ended), apart.told) == (2, [])
 
 
-@on_loop
 async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes):
     apart = Apart()
     claim = await apart.begin()

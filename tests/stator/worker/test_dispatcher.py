@@ -10,7 +10,7 @@ from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lane, Lanes, lanes_of
 from stator.worker.measures import Durations
 from stator.worker.outage import Outages
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout
 
 
 class Room:
@@ -60,7 +60,6 @@ def dispatcher_of(
     return Dispatcher(Lanes(lanes), room, threads, alone or Alone(), *beside), room
 
 
-@on_loop
 async def test_no_more_is_claimed_than_there_is_room_to_start():
     operations = FakeOperations(ready=100)
     dispatcher, room = dispatcher_of(operations, room=7)
@@ -70,7 +69,6 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
     assert len(room.begun) == 7
 
 
-@on_loop
 async def test_busy_model_does_not_keep_another_from_its_turn():
     busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other", ready=1)
     dispatcher, room = dispatcher_of(busy, other, room=5)
@@ -80,7 +78,6 @@ async def test_busy_model_does_not_keep_another_from_its_turn():
     assert other.ready == 0
 
 
-@on_loop
 async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_first():
     idle = [FakeOperations(f"app.idle{number}") for number in range(40)]
     busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other")
@@ -93,7 +90,6 @@ async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_fir
     assert other.ready == 0
 
 
-@on_loop
 async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
     operations = FakeOperations(ready=2)
     dispatcher, room = dispatcher_of(operations)
@@ -107,7 +103,6 @@ async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
     assert await dispatcher.claim() == 1
 
 
-@on_loop
 async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
     operations = FakeOperations(ready=20_000)
     dispatcher, room = dispatcher_of(operations, room=2000)
@@ -119,7 +114,6 @@ async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
     assert set(asked[STREAK + 4 :]) == {500}
 
 
-@on_loop
 async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
     busy, other = FakeOperations("app.busy"), FakeOperations("app.other")
     dispatcher, _ = dispatcher_of(busy, other, room=100_000)
@@ -131,7 +125,6 @@ async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
     assert max(limit for limit, _ in busy.asked) == FEW
 
 
-@on_loop
 async def test_batch_of_a_handler_is_claimed_as_a_whole():
     operations = FakeOperations(ready=500)
     operations.state = operations.graph.states["awaited"]
@@ -140,7 +133,6 @@ async def test_batch_of_a_handler_is_claimed_as_a_whole():
     assert await dispatcher.claim() == 300
 
 
-@on_loop
 async def test_claim_whose_answer_was_lost_is_handed_back_later():
     operations = FakeOperations(ready=5)
     broken = True
@@ -170,7 +162,6 @@ def down(*args, **kwargs):
     raise OperationalError("down")
 
 
-@on_loop
 async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
     away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=20)
     dispatcher, room = dispatcher_of(away, other)
@@ -189,7 +180,6 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
     assert (len(away.released), dispatcher.doubts) == (1, [])
 
 
-@on_loop
 async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
     operations = FakeOperations(ready=5)
     dispatcher, _ = dispatcher_of(operations)
@@ -199,7 +189,6 @@ async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
     assert (operations.asked, operations.released) == ([], [1])
 
 
-@on_loop
 async def test_rows_that_lost_a_lease_are_claimed_first_and_leave_others_the_room_that_they_do_not_need():
     operations = FakeOperations(ready=50, crashed=3)
     dispatcher, _ = dispatcher_of(operations)
@@ -209,7 +198,6 @@ async def test_rows_that_lost_a_lease_are_claimed_first_and_leave_others_the_roo
     assert not dispatcher.lanes[0].crashed
 
 
-@on_loop
 async def test_one_process_holds_few_rows_that_lost_a_lease_at_a_time():
     operations, other = FakeOperations(crashed=20), FakeOperations("app.other", crashed=20, ready=1)
     dispatcher, room = dispatcher_of(operations, other, most_crashed=4)
@@ -225,7 +213,6 @@ async def test_one_process_holds_few_rows_that_lost_a_lease_at_a_time():
     assert all(lane.crashed for lane in dispatcher.lanes)
 
 
-@on_loop
 async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on():
     operations, alone = FakeOperations(ready=50, suspects=3), Alone(places=2)
     dispatcher, room = dispatcher_of(operations, alone=alone)
@@ -243,7 +230,6 @@ async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on()
     assert not dispatcher.lanes[0].more_suspects
 
 
-@on_loop
 async def test_worker_is_not_idle_while_a_claim_is_on_its_way():
     hungry = []
 
@@ -259,7 +245,6 @@ async def test_worker_is_not_idle_while_a_claim_is_on_its_way():
     assert not dispatcher.hungry
 
 
-@on_loop
 async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
     operations, behind = FakeOperations(ready=100), True
     dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind)
@@ -269,7 +254,6 @@ async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
     assert await dispatcher.claim() == 10
 
 
-@on_loop
 async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     operations, ready, asked = FakeOperations(ready=5), False, []
 
@@ -284,7 +268,6 @@ async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     assert asked == ["default"]
 
 
-@on_loop
 async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
     operations, alone = FakeOperations(ready=50, suspects=1), Alone(waits=True)
     dispatcher, _ = dispatcher_of(operations, alone=alone)
@@ -295,7 +278,6 @@ async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
     assert await dispatcher.claim() == 10
 
 
-@on_loop
 async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):
     operations = FakeOperations(crashed=2)
     dispatcher, room = dispatcher_of(operations)
@@ -308,7 +290,6 @@ async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeyp
     assert len(room.begun) == 2
 
 
-@on_loop
 async def test_slices_that_were_claimed_before_a_locked_one_are_released(monkeypatch):
     operations = FakeOperations()
     operations.division.is_divided = True
@@ -327,7 +308,6 @@ async def test_slices_that_were_claimed_before_a_locked_one_are_released(monkeyp
     assert len(tokens) == 1
 
 
-@on_loop
 async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
     locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
     dispatcher, room = dispatcher_of(locked, other)
@@ -349,7 +329,6 @@ async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypa
     assert await dispatcher.claim() == 3
 
 
-@on_loop
 async def test_lanes_with_suspects_take_turns():
     first, second, alone = FakeOperations(suspects=5), FakeOperations(suspects=5), Alone(places=1)
     dispatcher, _ = dispatcher_of(first, second, alone=alone, room=0)

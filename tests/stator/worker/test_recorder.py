@@ -11,7 +11,7 @@ from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
 from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, until
 
 DONE = Moved(WorkGraph.done)
 
@@ -51,7 +51,6 @@ def writing(monkeypatch):
     return lambda size=100: Writing(monkeypatch, size)
 
 
-@on_loop
 async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
     writing, operations = writing(size=2), FakeOperations()
     writing.add(*[DONE] * 5, *[Released()] * 2, operations=operations)
@@ -63,7 +62,6 @@ async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
     assert writing.recorder.moved == {("app.model", "done"): 5}
 
 
-@on_loop
 async def test_outage_keeps_outcomes_and_the_next_time_repeats_those_in_doubt_with_what_came_meanwhile(writing):
     writing, operations = writing(), FakeOperations()
     (claim,) = writing.add(DONE, operations=operations)
@@ -78,7 +76,6 @@ async def test_outage_keeps_outcomes_and_the_next_time_repeats_those_in_doubt_wi
     assert not writing.recorder.held
 
 
-@on_loop
 async def test_outcome_that_cannot_be_written_in_any_form_is_given_up(writing):
     writing = writing()
     [claim] = writing.add(DONE)
@@ -89,7 +86,6 @@ async def test_outcome_that_cannot_be_written_in_any_form_is_given_up(writing):
     assert claim.instance is None
 
 
-@on_loop
 async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeypatch):
     monkeypatch.setattr(module, "DEFERRED_FOR", 0.0)
     writing = writing()
@@ -104,7 +100,6 @@ async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeyp
 
 
 @pytest.mark.parametrize(("lease", "lost"), [(60.0, 0), (0.0, 1)], ids=["ended by somebody", "ran out"])
-@on_loop
 async def test_claims_that_have_ended_are_let_go_and_leases_that_ran_out_are_counted(writing, lease, lost):
     writing = writing()
     (claim,) = writing.add(DONE)
@@ -114,7 +109,6 @@ async def test_claims_that_have_ended_are_let_go_and_leases_that_ran_out_are_cou
     assert (writing.recorder.lost, writing.recorder.held) == (lost, {})
 
 
-@on_loop
 async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_written(writing):
     writing = writing(size=2)
     away = writing.add(DONE, DONE, DONE, operations=elsewhere(FakeOperations()))
@@ -132,7 +126,6 @@ async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_writ
     assert [again for _, again in writing.batches] == [False, False, True, False]
 
 
-@on_loop
 async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_asked_for(writing):
     writing, locked = writing(), FakeOperations()
     writing.answers = [lock_timeout()]
@@ -144,7 +137,6 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
     assert not writing.recorder.is_behind(locked)
 
 
-@on_loop
 async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
     writing = writing(size=1)
     away = elsewhere(FakeOperations())
@@ -153,7 +145,6 @@ async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_bein
     assert not writing.recorder.is_behind(FakeOperations())
 
 
-@on_loop
 async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(writing):
     writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
     writing.answers = [lock_timeout()]
@@ -163,7 +154,6 @@ async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(
     assert not writing.recorder.is_behind(other)
 
 
-@on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
     writing.add(*[DONE] * (2 * module.MAX_BATCHES - 1))
@@ -181,7 +171,6 @@ async def test_is_behind_while_several_batches_wait_or_are_being_written(writing
     assert not writing.recorder.is_behind(FakeOperations())
 
 
-@on_loop
 async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_can(writing):
     writing = writing()
     writing.answers = [OperationalError("too many connections")]

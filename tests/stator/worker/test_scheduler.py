@@ -19,7 +19,7 @@ from stator.worker.duties import MARK_READY, PRUNE, PRUNED_EVERY, REAP, Duty, Wh
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, node_away, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, node_away
 
 POLL_INTERVAL = 20.0
 PASS = duties_of(When.PASS)
@@ -73,7 +73,6 @@ def test_chores_of_extensions_follow_those_of_the_core():
     }
 
 
-@on_loop
 async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     scheduler = Looking()
     assert await idle(scheduler, pauses) > 0.8 * POLL_INTERVAL
@@ -86,7 +85,6 @@ async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
 
 
 @pytest.mark.parametrize(("nothing_else", "pause"), [(True, 0), (False, FIRST_LOOK)])
-@on_loop
 async def test_looks_at_once_where_nothing_else_is_left_to_do(monkeypatch, nothing_else, pause):
     slept = []
 
@@ -102,7 +100,6 @@ async def test_looks_at_once_where_nothing_else_is_left_to_do(monkeypatch, nothi
     assert slept == [pause]
 
 
-@on_loop
 async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
     scheduler = Looking()
     await idle(scheduler, pauses)
@@ -113,7 +110,6 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
         assert next_due - BUSY_LOOK < pauses[-1] <= next_due
 
 
-@on_loop
 async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(monkeypatch):
     duties = []
     monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
@@ -126,7 +122,6 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
 
 
 @pytest.mark.parametrize("when", [When.PASS, When.TOGETHER])
-@on_loop
 async def test_rarer_duty_is_done_in_the_first_pass_and_then_in_each_so_many(monkeypatch, when):
     rare, done = Duty("rare", lambda *models, limit: 0, every=3, when=when), []
     monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
@@ -183,7 +178,6 @@ class Databases:
         return hungry, {alias: [duty for at, duty in self.done if at == alias] for alias in ("other", "default")}
 
 
-@on_loop
 async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(monkeypatch):
     databases = Databases(monkeypatch)
     databases.away = "other"
@@ -202,7 +196,6 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert done["default"] == []
 
 
-@on_loop
 async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch):
     over, on, other = models = [FakeOperations(f"app.{name}") for name in ("over", "on", "other")]
     over.division.spans = True
@@ -229,7 +222,6 @@ async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch)
     assert 0 < over.locks.remaining(module.LOOK) <= FIRST_PAUSE
 
 
-@on_loop
 async def test_duty_that_waited_in_vain_for_a_lock_is_done_at_the_next_look(monkeypatch):
     databases = Databases(monkeypatch)
     databases.locked = PASS[0], "app.b"
@@ -241,7 +233,6 @@ async def test_duty_that_waited_in_vain_for_a_lock_is_done_at_the_next_look(monk
     assert (await databases.tick())[1] == {"other": [], "default": [PASS[0]]}
 
 
-@on_loop
 async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_again_meanwhile(monkeypatch):
     databases, called, go_on = Databases(monkeypatch), [], asyncio.Event()
     monkeypatch.setattr(module, "PREPARED_WITHIN", 0.01)

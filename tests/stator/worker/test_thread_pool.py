@@ -7,7 +7,7 @@ from django.db import connections
 
 from stator.worker.thread_pool import Call, ThreadPool
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import on_loop, until
+from tests.stator.worker.fakes import until
 
 COUNT = 4
 
@@ -56,8 +56,6 @@ def handlers(transactional_db):
     assert made[0].connected == 0
 
 
-@pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_there_are_as_many_threads_as_claims_at_once(handlers):
     handlers = handlers()
     for count in range(3):
@@ -74,8 +72,6 @@ async def test_there_are_as_many_threads_as_claims_at_once(handlers):
     await until(lambda: len(handlers.done) == COUNT)
 
 
-@pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_threads_that_are_not_needed_end_without_connections_until_they_are(handlers):
     handlers = handlers()
     for _ in range(2):
@@ -91,8 +87,6 @@ async def test_threads_that_are_not_needed_end_without_connections_until_they_ar
         assert handlers.connected == 0
 
 
-@pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_idle_threads_end_at_once_when_a_worker_stops_and_busy_ones_go_on(handlers):
     handlers = handlers()
     claims = [threading.Event() for _ in range(COUNT)]
@@ -108,8 +102,6 @@ async def test_idle_threads_end_at_once_when_a_worker_stops_and_busy_ones_go_on(
     await until(lambda: len(handlers.done) == COUNT)
 
 
-@pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_thread_that_is_needed_now_and_then_stays(handlers):
     handlers = handlers()
     handlers.handle_all([threading.Event() for _ in range(COUNT)])
@@ -127,8 +119,6 @@ async def test_thread_that_is_needed_now_and_then_stays(handlers):
     await until(lambda: len(handlers.threads) == handlers.connected == 1)
 
 
-@pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_what_comes_while_threads_are_told_to_end_is_run(handlers):
     handlers = handlers()
     gates = [threading.Event() for _ in range(COUNT)]

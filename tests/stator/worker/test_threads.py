@@ -12,12 +12,11 @@ from stator.worker.thread_pool import database_thread_for_handlers
 from stator.worker.threads import DatabaseThread, tidy_connections_of_loop
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import on_loop, until
+from tests.stator.worker.fakes import until
 
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_database_thread_knows_without_asking_whether_it_is_connected():
     thread = DatabaseThread("test")
     assert not thread.is_connected("default")
@@ -52,7 +51,6 @@ FURTHER = {
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("run", FURTHER.values(), ids=FURTHER)
-@on_loop
 async def test_further_thread_of_a_handler_has_a_usable_connection_after_it_broke(run, monkeypatch):
     async with database_thread_for_handlers():
         first = await run(backend)
@@ -69,7 +67,6 @@ async def test_further_thread_of_a_handler_has_a_usable_connection_after_it_brok
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_queries_of_asynchronous_handlers_find_a_checked_connection():
     async with database_thread_for_handlers():
         first = await sync_to_async(backend)()
@@ -86,7 +83,6 @@ def session():
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-@on_loop
 async def test_further_threads_end_with_the_worker_and_keep_no_connection():
     async with database_thread_for_handlers():
         found = await asyncio.gather(*(run(session) for run in FURTHER.values()))
@@ -94,7 +90,6 @@ async def test_further_threads_end_with_the_worker_and_keep_no_connection():
     assert [(thread.is_alive(), driver.closed) for thread, driver in found] == [(False, True)] * len(found)
 
 
-@on_loop
 async def test_call_that_nobody_awaits_any_more_is_not_begun_and_its_thread_is_replaced(monkeypatch):
     monkeypatch.setattr(thread_pool, "LOOP_THREADS", 1)
     stuck, begun = threading.Event(), []
@@ -110,7 +105,6 @@ async def test_call_that_nobody_awaits_any_more_is_not_begun_and_its_thread_is_r
         await until(lambda: not pool.exhausted)
 
 
-@on_loop
 async def test_errors_of_calls_in_further_threads_are_raised():
     async with database_thread_for_handlers():
         with pytest.raises(ZeroDivisionError):

@@ -18,7 +18,7 @@ from stator.worker.recorder import Recorder
 from stator.worker.shutdown import StopRequests
 from stator.worker.worker import Worker
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 
 DONE = Moved(WorkGraph.done)
 
@@ -66,7 +66,6 @@ class Stopping:
         self.worker.attempts.stop()
 
 
-@on_loop
 async def test_claim_that_is_on_its_way_arrives_before_the_worker_ends():
     sent, answer = asyncio.Event(), asyncio.Event()
     operations = FakeOperations(ready=3)
@@ -92,7 +91,6 @@ async def test_claim_that_is_on_its_way_arrives_before_the_worker_ends():
         assert not stopping.worker.attempts.running
 
 
-@on_loop
 async def test_outcome_that_is_being_written_is_written_before_the_worker_ends():
     async with Stopping(SHUTDOWN_TIMEOUT=3) as stopping:
         claim = FakeClaim(FakeOperations())
@@ -104,7 +102,6 @@ async def test_outcome_that_is_being_written_is_written_before_the_worker_ends()
         assert stopping.written == [(claim, DONE)]
 
 
-@on_loop
 async def test_claim_is_renewed_until_its_outcome_is_written():
     async with Stopping() as stopping:
         claim = FakeClaim(FakeOperations())
@@ -114,7 +111,6 @@ async def test_claim_is_renewed_until_its_outcome_is_written():
         assert stopping.worker.claims() == []
 
 
-@on_loop
 async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
     gate = threading.Event()
     async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=3) as stopping:
@@ -131,7 +127,6 @@ async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
         assert not waits.started
 
 
-@on_loop
 async def test_second_signal_releases_what_runs_at_once():
     gate = threading.Event()
     async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=600) as stopping:
