@@ -13,7 +13,7 @@ from stator.worker import attempts as module
 from stator.worker.attempts import Attempts
 from stator.worker.executor import STOPPED
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 from tests.stator.worker.test_room import Threads
 
 # The outcome of an attempt that has begun and is given up: it counts.
@@ -41,20 +41,6 @@ def forever():
     return asyncio.Event().wait()
 
 
-@on_loop
-async def test_async_and_sync_attempts_end_with_their_outcome():
-    async def act():
-        return "done"
-
-    async with Ran() as ran:
-        claims = [FakeClaim(FakeOperations(), "awaited", act), FakeClaim(FakeOperations(), "called")]
-        ran.attempts.begin(claims)
-        await until(lambda: len(ran.outcomes) == 2)
-        assert all(outcome == Moved(WorkGraph.done) for _, outcome in ran.outcomes)
-        assert not ran.attempts.running
-
-
-@on_loop
 async def test_claim_whose_lease_is_nearly_over_is_released_and_not_begun():
     async with Ran() as ran:
         late = [FakeClaim(FakeOperations(), state, pytest.fail, deadline=0.0) for state in ("awaited", "called")]
@@ -64,7 +50,6 @@ async def test_claim_whose_lease_is_nearly_over_is_released_and_not_begun():
         assert not any(claim.started for claim in late)
 
 
-@on_loop
 async def test_async_attempt_past_its_time_is_cancelled_and_counts_as_an_error():
     async with Ran() as ran:
         claim = FakeClaim(FakeOperations(), "awaited", forever, max_runtime=5.0)
@@ -81,7 +66,6 @@ async def test_async_attempt_past_its_time_is_cancelled_and_counts_as_an_error()
         assert "max_runtime=5 s" in outcome.failure.message
 
 
-@on_loop
 async def test_async_attempt_whose_lease_ran_out_is_cancelled_and_released():
     async with Ran() as ran:
         claim = FakeClaim(FakeOperations(), "awaited", forever)
@@ -93,7 +77,6 @@ async def test_async_attempt_whose_lease_ran_out_is_cancelled_and_released():
         assert ran.outcomes == [(claim, INTERRUPTED)]
 
 
-@on_loop
 async def test_attempt_whose_claim_has_ended_is_cancelled():
     async with Ran() as ran:
         ended, other = (FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2))
@@ -105,7 +88,6 @@ async def test_attempt_whose_claim_has_ended_is_cancelled():
         assert id(other) in ran.attempts.running
 
 
-@on_loop
 async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped(monkeypatch):
     monkeypatch.setattr(module, "GRACE", -1.0)
     gate = asyncio.Event()
@@ -131,7 +113,6 @@ async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answe
         assert len(ran.outcomes) == 1
 
 
-@on_loop
 async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
@@ -149,7 +130,6 @@ async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_s
         assert ran.attempts.room("app.model", False) > 0
 
 
-@on_loop
 async def test_stopping_cancels_async_attempts_and_releases_the_rest():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
@@ -172,7 +152,6 @@ def make_short(attempts, label="app.model", is_async=True):
         attempts._room.took(label, is_async, 0.0001)
 
 
-@on_loop
 async def test_what_is_claimed_ahead_begins_in_order_as_places_become_free():
     gates = [asyncio.Event() for _ in range(6)]
     async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
@@ -192,7 +171,6 @@ async def test_what_is_claimed_ahead_begins_in_order_as_places_become_free():
         assert [claim for claim, _ in ran.outcomes[:4]] == claims[:4]
 
 
-@on_loop
 async def test_what_is_not_short_has_the_free_places_whatever_waits():
     gate = asyncio.Event()
     async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
@@ -210,7 +188,6 @@ async def test_what_is_not_short_has_the_free_places_whatever_waits():
         await until(lambda: len(ran.outcomes) == 6)
 
 
-@on_loop
 async def test_threads_and_the_loop_together_run_no_more_than_concurrency():
     gate, opened = threading.Event(), asyncio.Event()
     async with Ran(CONCURRENCY=3, THREADS=2, BATCH_SIZE=50) as ran:
@@ -229,7 +206,6 @@ async def test_threads_and_the_loop_together_run_no_more_than_concurrency():
         await until(lambda: len(ran.outcomes) == 8)
 
 
-@on_loop
 async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
     async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
         make_short(ran.attempts)
@@ -251,7 +227,6 @@ async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
 # Asynchronous attempts that share a task.
 
 
-@on_loop
 async def test_handlers_that_do_not_suspend_follow_each_other_in_one_task(monkeypatch):
     # On a crowded machine they take longer than a task may.
     monkeypatch.setattr(module, "TURN", 60.0)
@@ -267,7 +242,6 @@ async def test_handlers_that_do_not_suspend_follow_each_other_in_one_task(monkey
     assert len(tasks) == 1
 
 
-@on_loop
 async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
     cancelled = []
 
@@ -288,7 +262,6 @@ async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
     assert cancelled == [0, 0, 0]
 
 
-@on_loop
 async def test_long_run_of_handlers_that_never_suspend_lets_the_loop_turn():
     turns = 0
 
@@ -306,33 +279,9 @@ async def test_long_run_of_handlers_that_never_suspend_lets_the_loop_turn():
     assert turns >= 9
 
 
-@on_loop
-async def test_attempts_that_have_not_begun_are_handed_back():
-    async def act():
-        return "done"
-
-    async with Ran() as ran:
-        ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(3)])
-        ran.attempts.hand_back()
-        assert [outcome for _, outcome in ran.outcomes] == [Released()] * 3
-        await asyncio.sleep(0)
-        assert len(ran.outcomes) == 3
-        assert not ran.attempts.running
-
-
-@on_loop
-async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
-    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
-        busy = FakeOperations("app.busy")
-        ran.attempts.begin([FakeClaim(busy, "awaited", forever) for _ in range(2)])
-        assert ran.attempts.room("app.busy", True) == 0
-        assert ran.attempts.room("app.other", True) == 2
-
-
 # Attempts whose asynchronous handlers call their code in threads
 
 
-@on_loop
 async def test_what_needs_a_thread_and_gets_none_soon_is_handed_back_at_once():
     async with Ran(CONCURRENCY=10) as ran:
         claims = [FakeClaim(FakeOperations(), "awaited", forever) for _ in range(4)]
@@ -346,7 +295,12 @@ async def test_what_needs_a_thread_and_gets_none_soon_is_handed_back_at_once():
         assert ran.attempts.room("app.model", True) == 1
 
 
-@on_loop
+async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
+    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
+        ran.attempts.begin([FakeClaim(FakeOperations("app.busy"), "awaited", forever) for _ in range(2)])
+        assert [ran.attempts.room(f"app.{name}", True) for name in ("busy", "other")] == [0, 2]
+
+
 async def test_while_threads_are_busy_rows_that_need_none_are_sought_with_rests():
     async with Ran(CONCURRENCY=10, POLL_INTERVAL=60) as ran:
         operations = FakeOperations()
@@ -362,7 +316,6 @@ async def test_while_threads_are_busy_rows_that_need_none_are_sought_with_rests(
             assert (room, threads.spared) == (0, []), "the last claim found none"
 
 
-@on_loop
 async def test_calls_that_wait_for_a_thread_for_long_are_handed_back():
     async with Ran(CONCURRENCY=10) as ran:
         make_short(ran.attempts, is_async=False)

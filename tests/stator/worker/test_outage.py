@@ -7,11 +7,9 @@ from stator.db.rows import TABLE
 from stator.db.suspensions import Pace, Suspensions
 from stator.worker import outage as outage_module
 from stator.worker.dispatcher import Lane
-from stator.worker.heartbeat import Heartbeat
 from stator.worker.outage import reach
-from tests.stator.making import claim_all, put
 from tests.stator.worker.lacking import error_of, wait_for, without
-from tests.testapp.models import Line, SyncLine
+from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,21 +47,3 @@ class TestSteps:
         assert not lane.wanted
         pair[0].suspended.end(TABLE)
         assert lane.wanted
-
-    def test_lease_of_another_model_is_renewed(self, pair, monkeypatch):
-        line, sync = pair
-        put(Line), put(SyncLine)
-        claims = [*claim_all(line), *claim_all(sync)]
-        for claim in claims:
-            claim.deadline -= claim.lease
-        renewed, error = [], error_of()
-
-        def refuse(claims, **kwargs):
-            raise error
-
-        monkeypatch.setattr(line, "renew", refuse)
-        monkeypatch.setattr(sync, "renew", lambda claims, **kwargs: renewed.extend(claims) or set())
-        heartbeat = Heartbeat(lambda: claims, lambda keys: None, 1.0, None)
-        with pytest.raises(DatabaseError, match="absent"):
-            heartbeat.beat()
-        assert [claim.operations for claim in renewed] == [sync]

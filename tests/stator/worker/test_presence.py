@@ -1,7 +1,6 @@
 """The row of a process in the table of workers."""
 
 import os
-import signal
 from datetime import timedelta
 
 import pytest
@@ -15,7 +14,6 @@ from stator.models import Worker
 from stator.rows.workers import live_workers, name_of
 from stator.signals import on_heartbeat
 from stator.worker.presence import Presence, published_by
-from tests.processes import wait_until
 from tests.stator.making import operations_of, raw
 from tests.stator.running import connected
 from tests.testapp.explained import Errand
@@ -134,12 +132,3 @@ def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
     raw(Worker).filter(pk="0" * 12).update(heartbeat=Now() - timedelta(hours=25))
     assert own_tables.prune("default", 10, errors=100, history=100, stats=100) == 1
     assert Worker.objects.count() == 1
-
-
-@pytest.mark.fault
-def test_processes_appear_and_disappear(worker_process):
-    with worker_process("testapp.Errand") as worker:
-        wait_until(lambda: Worker.objects.live().filter(pid=worker.pid).exists())
-        worker.send(signal.SIGTERM)
-        assert worker.wait() == 0
-    assert Worker.objects.get().stopped is not None

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from asgiref.sync import async_to_sync
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
@@ -24,7 +25,7 @@ from tasks.models import Queue, Task
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 from tests.stator.running import work
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 from tests.stator.worker.spans import ON, attempt, calls_by_model, calls_of, either_way
 from tests.testapp import actions
 from tests.testapp.models import Line, SyncLine
@@ -101,7 +102,7 @@ def test_error_is_an_event_in_the_words_in_which_it_is_kept(spans, is_async):
     assert "hunter2" not in span.to_json()
 
 
-@on_loop
+@async_to_sync
 async def _cancelled(why):
     async def act():
         await asyncio.Event().wait()
@@ -128,31 +129,6 @@ def test_attempt_that_was_cancelled_says_whether_it_was_for_its_time(spans, why,
 # Current while the handler runs
 
 
-def test_sync_handler_has_the_span_in_its_thread_and_what_it_makes_is_a_child(spans):
-    def act():
-        seen.append((threading.current_thread().name, trace.get_current_span().get_span_context().span_id))
-        with spans.tracer.start_as_current_span("child"):
-            pass
-        return "done"
-
-    seen = []
-
-    @on_loop
-    async def attempt_twice():
-        ended = []
-        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
-        attempts.begin([FakeClaim(FakeOperations(), "called", act) for _ in range(2)])
-        await until(lambda: len(ended) == 2)
-        attempts.stop()
-
-    attempt_twice()
-    attempts = {span.context.span_id: span for span in spans.named("attempt app.model.called")}
-    assert {name.rpartition("-")[0] for name, _ in seen} == {"stator-handler"}
-    assert {span_id for _, span_id in seen} == set(attempts)
-    assert {child.parent.span_id for child in spans.named("child")} == set(attempts)
-    assert all(span.parent is None for span in attempts.values())
-
-
 def test_async_handlers_that_take_turns_have_each_their_own(spans):
     inside = []
 
@@ -166,7 +142,7 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
         assert trace.get_current_span() in inside
         return "done"
 
-    @on_loop
+    @async_to_sync
     async def attempt_all():
         ended = []
         attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
@@ -185,7 +161,6 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
 # Handlers that do not return
 
 
-@on_loop
 async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans, caplog):
     gate, ended = threading.Event(), []
     attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
@@ -314,15 +289,6 @@ def traced(settings):
 
 @pytest.mark.django_db(transaction=True)
 class TestWorkers:
-    def test_each_attempt_of_a_worker_has_a_span(self, spans, traced):
-        lines, syncs = [Line.objects.create() for _ in range(3)], [SyncLine.objects.create() for _ in range(2)]
-        work(Line, SyncLine)
-        for name, objects in (("line.first", lines), ("line.second", lines), ("syncline.first", syncs)):
-            made = spans.named(f"attempt testapp.{name}")
-            assert {span.attributes["stator.pk"] for span in made} == {str(each.pk) for each in objects}
-            assert {span.attributes["stator.outcome"] for span in made} == {"moved"}
-        assert len(spans.all()) == 8
-
     def test_batch_has_one_span_for_all(self, spans, traced):
         crates = Crate.objects.bulk_create(Crate() for _ in range(3))
         work(Crate)
@@ -388,12 +354,11 @@ class TestWorkers:
 # Real worker processes, with the settings of the guide
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp_path, processes):
+def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp_path):
     for _ in range(5):
         Line.objects.create()
     variables = {"DJANGO_SETTINGS_MODULE": "tests.traced_settings", "TEST_SPANS": str(tmp_path)}
-    with worker_process("testapp.Line", "--processes", processes, **variables) as worker:
+    with worker_process("testapp.Line", "--processes", "2", **variables) as worker:
         wait_until(lambda: Line.stator.counts()["last"] == 5, message=worker.output)
         assert worker.stop() == 0, worker.output()
     spans = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
