@@ -15,6 +15,7 @@ from django.utils import timezone
 from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_token, new_worker_id
+from stator.models import StatorModel
 from stator.scopes import Scope
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
@@ -48,6 +49,17 @@ def put(model: Any, using: str = "default", /, **columns: Any) -> Any:
     if framework:
         raw(model, using).filter(pk=instance.pk).update(**framework)
     return raw(model, using).get(pk=instance.pk)
+
+
+def model_of(name: str, *bases: Any, options: dict[str, Any] | None = None, meta: Any = None, **members: Any) -> Any:
+    """A model of the test app, which is made as a class statement does; for tests with ``isolate_apps``.
+
+    ``options``: its ``StatorMeta``. ``meta``: its ``Meta``.
+    """
+    given = {"Meta": type("Meta", (), {"app_label": "testapp", **(meta or {})}), **members}
+    if options is not None:
+        given["StatorMeta"] = type("StatorMeta", (), options)
+    return type(name, bases or (StatorModel,), {"__module__": __name__, **given})
 
 
 def bulk(*instances: Any) -> list[Any]:
