@@ -11,263 +11,158 @@ from tests.stator.graph.parcels import Parcel
 from tests.testapp.basic import StepGraph
 
 
-def nothing():
-    class Nothing(StateGraph):
-        pass
+def graph(name, *edges, handlers="", **members):
+    """A graph as a class statement makes it. Dictionaries: options of states. Edges: ``from method to``, and more."""
+    made = {key: State(**value) if isinstance(value, dict) else value for key, value in members.items()}
+    for edge in edges:
+        source, method, target, *further = edge.split() if isinstance(edge, str) else edge
+        getattr(made[source], method)(made[target] if isinstance(target, str) and target in made else target, *further)
+    made |= {handler: classmethod(lambda cls, instance: None) for handler in handlers.split()}
+    return type(name, (StateGraph,), made)
 
 
-def two_initial():
-    class Two(StateGraph):
-        one = State()
-        other = State()
-
-
-def ring():
-    class Ring(StateGraph):
-        left = State(externally_progressed=True)
-        right = State(externally_progressed=True)
-        left.transitions_to(right)
-        right.transitions_to(left)
-
-
-def two_forced():
-    class Forced(StateGraph):
-        one = State(force_initial=True)
-        other = State(force_initial=True)
-
-
-def no_handler():
-    class Silent(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-
-
-def misnamed_handler():
-    class Misnamed(StateGraph):
-        opened = State(try_interval=1, handler_name="work")
-        closed = State()
-        opened.transitions_to(closed)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def no_interval():
-    class Restless(StateGraph):
-        opened = State()
-        closed = State()
-        opened.transitions_to(closed)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def terminal_handler():
-    class Late(StateGraph):
-        opened = State()
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def instance_method():
-    class Bound(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-
-        def handle_opened(self, instance): ...
-
-
-def handler_is_text():
-    class Text(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-        handle_opened = "closed"
-
-
-def edge_to_a_name():
-    class Stringly(StateGraph):
-        opened = State(try_interval=1)
-        opened.transitions_to("closed")
-
-
-def edge_to_another_graph():
-    class Foreign(StateGraph):
-        opened = State(try_interval=1)
-        opened.transitions_to(Parcel.sent)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def edge_to_a_state_outside():
-    stray = State()
-
-    class Stray(StateGraph):
-        opened = State(try_interval=1)
-        opened.transitions_to(stray)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def edge_after_the_class():
-    Parcel.packed.transitions_to(Parcel.arrived)
-
-
-def two_timeouts():
-    class Impatient(StateGraph):
-        opened = State(externally_progressed=True)
-        closed = State()
-        lost = State()
-        opened.times_out_to(closed, 5)
-        opened.times_out_to(lost, 6)
-
-
-def two_failures():
-    class Doomed(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        lost = State()
-        opened.fails_to(closed)
-        opened.fails_to(lost)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def external_failure():
-    class External(StateGraph):
-        opened = State(externally_progressed=True)
-        closed = State()
-        opened.fails_to(closed)
-
-
-def shared_state():
-    class Shared(StateGraph):
-        opened = State()
-        closed = opened
-
-
-def parents_state():
-    class Borrowed(StateGraph):
-        packed = Parcel.packed
-
-
-def reserved_name():
-    class Reserved(StateGraph):
-        choices = State()
-
-
-def two_graphs():
-    class Both(Parcel, StepGraph):
-        pass
-
-
-def long_name():
-    type("Long", (StateGraph,), {"x" * 101: State()})
-
-
-def renamed_from_itself():
-    class Circular(StateGraph):
-        opened = State(renamed_from="opened")
-
-
-def renamed_twice():
-    class Twice(StateGraph):
-        opened = State(externally_progressed=True, renamed_from="old")
-        closed = State(renamed_from="old")
-        opened.transitions_to(closed)
-
-
-def initial_by_the_framework():
-    class Sealed(StateGraph):
-        opened = State(try_interval=1, enter_by_hand=False)
-        closed = State()
-        opened.transitions_to(closed)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
-def unreachable_by_the_framework():
-    class Sealed(StateGraph):
-        opened = State(externally_progressed=True, force_initial=True)
-        closed = State()
-        lost = State(externally_progressed=True, enter_by_hand=False)
-        opened.transitions_to(closed)
-        lost.transitions_to(lost, closed)
+OUTSIDE, ATTEMPTED = {"externally_progressed": True}, {"try_interval": 1}
+CLOSES, HANDLER = "opened transitions_to closed", "handle_opened"
+BOTH = {"opened": ATTEMPTED, "closed": {}}
 
 
 def valued(**values):
-    class Valued(StateGraph):
-        opened = State(value=values.get("opened"), externally_progressed=True)
-        closed = State(value=values.get("closed"))
-        opened.transitions_to(closed)
+    return graph("Valued", CLOSES, **{name: {"value": value, **OUTSIDE} for name, value in values.items()})
 
 
-def same_value():
-    valued(opened=1, closed=1)
+def when(condition):
+    new, done = State(), State()
+    return graph("Wrong", new=new, done=done, edge=new.when(condition).to(done))
 
 
-def value_that_is_a_name():
-    valued(opened="closed", closed="c")
-
-
-def integer_and_name():
-    valued(opened=1)
-
-
-def text_and_integer():
-    valued(opened="o", closed=2)
-
-
-BAD_GRAPHS = [
-    (same_value, "Valued.closed: value=1 is also that of opened", "give each state a value of its own"),
-    (value_that_is_a_name, "Valued.opened: value='closed' is the name of another state", "choose another value"),
-    (integer_and_name, "Valued.closed: value='closed' and opened: value=1", "give every state an integer, or none"),
-    (text_and_integer, "Valued.closed: value=2 and opened: value='o'", "give every state an integer, or none"),
-    (nothing, "Nothing has no states", "add at least one: name = State()"),
-    (two_initial, "Two has more than one initial state: one, other", "set force_initial=True on one"),
-    (ring, "Ring has no initial state", "set force_initial=True on one, perhaps on left, which is declared first"),
-    (two_forced, "Forced has more than one initial state: one, other", "force_initial"),
-    (no_handler, "Silent.opened: has no handler", "add a classmethod handle_opened(cls, instance)"),
-    (misnamed_handler, "Misnamed.opened: has no handler", "add a classmethod work(cls, instance)"),
-    (no_interval, "Restless.opened: has no try_interval", "set try_interval=SECONDS"),
-    (
-        terminal_handler,
-        "Late.opened: a terminal state has no handler",
+BAD_GRAPHS = {
+    "same value": (
+        lambda: valued(opened=1, closed=1), "Valued.closed: value=1 is also that of opened",
+        "give each state a value of its own",
+    ),
+    "value that is a name": (
+        lambda: valued(opened="closed", closed="c"), "Valued.opened: value='closed' is the name of another state",
+        "choose another value",
+    ),
+    "integer and name": (
+        lambda: valued(opened=1, closed=None), "Valued.closed: value='closed' and opened: value=1",
+        "give every state an integer, or none",
+    ),
+    "text and integer": (
+        lambda: valued(opened="o", closed=2), "Valued.closed: value=2 and opened: value='o'",
+        "give every state an integer, or none",
+    ),
+    "nothing": (lambda: graph("Nothing"), "Nothing has no states", "add at least one: name = State()"),
+    "two initial": (
+        lambda: graph("Two", one={}, other={}), "Two has more than one initial state: one, other",
+        "set force_initial=True on one",
+    ),
+    "ring": (
+        lambda: graph("Ring", "left transitions_to right", "right transitions_to left", left=OUTSIDE, right=OUTSIDE),
+        "Ring has no initial state", "set force_initial=True on one, perhaps on left, which is declared first",
+    ),
+    "two forced": (
+        lambda: graph("Forced", one={"force_initial": True}, other={"force_initial": True}),
+        "Forced has more than one initial state: one, other", "force_initial",
+    ),
+    "no handler": (
+        lambda: graph("Silent", CLOSES, **BOTH), "Silent.opened: has no handler",
+        "add a classmethod handle_opened(cls, instance)",
+    ),
+    "misnamed handler": (
+        lambda: graph("Misnamed", CLOSES, handlers=HANDLER, opened={"handler_name": "work", **ATTEMPTED}, closed={}),
+        "Misnamed.opened: has no handler", "add a classmethod work(cls, instance)",
+    ),
+    "no interval": (
+        lambda: graph("Restless", CLOSES, handlers=HANDLER, opened={}, closed={}),
+        "Restless.opened: has no try_interval", "set try_interval=SECONDS",
+    ),
+    "terminal handler": (
+        lambda: graph("Late", handlers=HANDLER, opened={}), "Late.opened: a terminal state has no handler",
         "remove handle_opened() or declare a transition",
     ),
-    (instance_method, "Bound.opened: handler handle_opened", "lacks @classmethod"),
-    (handler_is_text, "Text.opened: handler handle_opened is not callable", "make it a classmethod"),
-    (edge_to_a_name, "transitions_to() takes a State of the same graph, not 'closed'", "define the state above"),
-    (edge_to_another_graph, "Foreign.opened.transitions_to('sent')", "define both states in the same class"),
-    (edge_to_a_state_outside, "Stray.opened.transitions_to(", "define both states in the same class"),
-    (edge_after_the_class, "Parcel.packed: the graph is complete", "inside the class body, or subclass the graph"),
-    (two_timeouts, "Impatient.opened: times_out_to(closed) is set already", "remove one of them"),
-    (two_failures, "Doomed.opened: fails_to(closed) is set already", "remove one of them"),
-    (external_failure, "External.opened: is never attempted, so it cannot fail", "remove fails_to()"),
-    (shared_state, "Shared.closed: the same State object is also 'opened'", "a State() of its own"),
-    (parents_state, "Borrowed.packed: the same State object is also 'packed'", "a State() of its own"),
-    (reserved_name, "Reserved: 'choices' is reserved by StateGraph", "choose another name"),
-    (two_graphs, "Both: has two graphs as bases", "inherit from one"),
-    (long_name, f"Long.{'x' * 101}: the name is too long; use at most 100 characters", "at most 100"),
-    (renamed_from_itself, "Circular.opened: renamed_from='opened' is taken", "name a state that no longer exists"),
-    (
-        initial_by_the_framework,
-        "Sealed.opened: new objects are created in the initial state",
-        "remove enter_by_hand=False",
+    "instance method": (
+        lambda: graph("Bound", CLOSES, **BOTH, handle_opened=lambda self, instance: None),
+        "Bound.opened: handler handle_opened", "lacks @classmethod",
     ),
-    (unreachable_by_the_framework, "Sealed.lost: no edge leads here", "declare one, or remove enter_by_hand=False"),
-    (renamed_twice, "Twice.closed: renamed_from='old' is taken", "name a state that no longer exists"),
-]
+    "handler is text": (
+        lambda: graph("Text", CLOSES, **BOTH, handle_opened="closed"),
+        "Text.opened: handler handle_opened is not callable", "make it a classmethod",
+    ),
+    "edge to a name": (
+        lambda: graph("Stringly", CLOSES, opened=ATTEMPTED),
+        "transitions_to() takes a State of the same graph, not 'closed'", "define the state above",
+    ),
+    "edge to another graph": (
+        lambda: graph("Foreign", ("opened", "transitions_to", Parcel.sent), handlers=HANDLER, opened=ATTEMPTED),
+        "Foreign.opened.transitions_to('sent')", "define both states in the same class",
+    ),
+    "edge to a state outside": (
+        lambda: graph("Stray", ("opened", "transitions_to", State()), handlers=HANDLER, opened=ATTEMPTED),
+        "Stray.opened.transitions_to(", "define both states in the same class",
+    ),
+    "edge after the class": (
+        lambda: Parcel.packed.transitions_to(Parcel.arrived), "Parcel.packed: the graph is complete",
+        "inside the class body, or subclass the graph",
+    ),
+    "two timeouts": (
+        lambda: graph(
+            "Impatient", ("opened", "times_out_to", "closed", 5), ("opened", "times_out_to", "lost", 6),
+            opened=OUTSIDE, closed={}, lost={},
+        ),
+        "Impatient.opened: times_out_to(closed) is set already", "remove one of them",
+    ),
+    "two failures": (
+        lambda: graph("Doomed", "opened fails_to closed", "opened fails_to lost", handlers=HANDLER, **BOTH, lost={}),
+        "Doomed.opened: fails_to(closed) is set already", "remove one of them",
+    ),
+    "external failure": (
+        lambda: graph("External", "opened fails_to closed", opened=OUTSIDE, closed={}),
+        "External.opened: is never attempted, so it cannot fail", "remove fails_to()",
+    ),
+    "shared state": (
+        lambda: graph("Shared", opened=(one := State()), closed=one),
+        "Shared.closed: the same State object is also 'opened'", "a State() of its own",
+    ),
+    "parents state": (
+        lambda: graph("Borrowed", packed=Parcel.packed), "Borrowed.packed: the same State object is also 'packed'",
+        "a State() of its own",
+    ),
+    "reserved name": (
+        lambda: graph("Reserved", choices={}), "Reserved: 'choices' is reserved by StateGraph", "choose another name",
+    ),
+    "two graphs": (lambda: type("Both", (Parcel, StepGraph), {}), "Both: has two graphs as bases", "inherit from one"),
+    "long name": (
+        lambda: graph("Long", **{"x" * 101: {}}), f"Long.{'x' * 101}: the name is too long; use at most 100 characters",
+        "at most 100",
+    ),
+    "renamed from itself": (
+        lambda: graph("Circular", opened={"renamed_from": "opened"}), "Circular.opened: renamed_from='opened' is taken",
+        "name a state that no longer exists",
+    ),
+    "renamed twice": (
+        lambda: graph("Twice", CLOSES, opened={"renamed_from": "old", **OUTSIDE}, closed={"renamed_from": "old"}),
+        "Twice.closed: renamed_from='old' is taken", "name a state that no longer exists",
+    ),
+    "initial by the framework": (
+        lambda: graph("Sealed", CLOSES, handlers=HANDLER, opened={"enter_by_hand": False, **ATTEMPTED}, closed={}),
+        "Sealed.opened: new objects are created in the initial state", "remove enter_by_hand=False",
+    ),
+    "unreachable by the framework": (
+        lambda: graph(
+            "Sealed", CLOSES, "lost transitions_to lost", "lost transitions_to closed", closed={},
+            opened={"force_initial": True, **OUTSIDE}, lost={"enter_by_hand": False, **OUTSIDE},
+        ),
+        "Sealed.lost: no edge leads here", "declare one, or remove enter_by_hand=False",
+    ),
+    **{
+        f"condition {value!r}": (lambda value=value: when(value), "Wrong.new.when(", "takes a condition, such as Q")
+        for value in ("paid", None, 3, ("amount", 3))
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("declare", "what", "remedy"), BAD_GRAPHS, ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.parametrize(("declare", "what", "remedy"), BAD_GRAPHS.values(), ids=BAD_GRAPHS)
 def test_wrong_graph_fails_when_the_class_is_made_naming_graph_state_and_remedy(declare, what, remedy):
     with pytest.raises(GraphError) as caught:
         declare()
@@ -304,30 +199,13 @@ def test_a_graph_that_is_refused_leaves_its_parent_as_it_was():
 # One state and its edges: a timeout that cannot be
 
 
-def timeout(seconds):
-    class Timed(StateGraph):
-        opened = State(externally_progressed=True)
-        closed = State()
-        opened.times_out_to(closed, seconds=seconds)
-
-
 @pytest.mark.parametrize("seconds", [0, -1, None, "5", float("nan"), float("inf"), 1e18])
 def test_wrong_timeout_names_the_edge(seconds):
     with pytest.raises(GraphError, match=r"^Timed\.opened\.times_out_to\(closed\): seconds=.* must be a number"):
-        timeout(seconds)
+        graph("Timed", ("opened", "times_out_to", "closed", seconds), opened=OUTSIDE, closed={})
 
 
 # Options of a state: each wrong value gets one line with graph, state, option and what is wanted
-
-
-def option(**options):
-    class Optional(StateGraph):
-        opened = State(**({"try_interval": 1} | options))
-        closed = State()
-        opened.transitions_to(closed)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
 
 
 BAD_OPTIONS = [
@@ -372,7 +250,7 @@ BAD_OPTIONS = [
 def test_wrong_option_names_graph_state_option_value_and_what_is_wanted(options, wanted):
     ((name, value),) = options.items()
     with pytest.raises(GraphError, match=re.escape(f"Optional.opened: {name}={value!r} must be ")) as caught:
-        option(**options)
+        graph("Optional", CLOSES, handlers=HANDLER, opened=ATTEMPTED | options, closed={})
     assert wanted in str(caught.value)
 
 
