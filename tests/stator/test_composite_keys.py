@@ -12,18 +12,11 @@ from django.db import IntegrityError, models
 from django.test.utils import isolate_apps
 
 from stator.checks.tables import check_watches
-from stator.extensions.pauses.models import is_paused_by_name, pause_objects, resume_objects
 from stator.graph import State, StateGraph
-from stator.graph.outcomes import Moved
-from stator.models import History, Report, StateField, StatorModel, Step
-from stator.rows.actions import Action
-from stator.rows.claimable import Crashes
-from stator.rows.keys import key_of
-from stator.runner import StatorRunner
+from stator.models import History, StateField, StatorModel, Step
 from stator.testing import drain
-from stator.undo import undo
 from stator.worker import duties
-from tests.stator.making import ago, expire, operations_of, raw, row
+from tests.stator.making import ago, operations_of, raw, row
 from tests.testapp.keys import BigKeyed, Door, Ledger, PlaceInHall, Seat, SeatGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -65,17 +58,6 @@ def test_objects_are_moved_to_the_end_with_their_history_and_steps():
     assert set(Step.objects.values_list("object_pk", "result")) >= {("(1, 2)", '"(1, 2)"')}
 
 
-def test_uuids_may_be_parts_of_a_key():
-    Ledger.objects.create(owner=OWNER, number=7)
-    drain(Ledger)
-    [ledger] = raw(Ledger)
-    assert ledger.state == "last"
-    ledger.transition_perform("first", actor="me")
-    keys = set(History.objects.values_list("object_pk", flat=True))
-    assert keys == {str(ledger.pk)}
-    assert {key_of(Ledger, text) for text in (*keys, f"{OWNER},7")} == {(OWNER, 7)}
-
-
 @pytest.mark.parametrize("make", [partial(Seat, hall=1), partial(Ledger, owner=OWNER)], ids=["numbers", "uuid"])
 def test_statements_take_thousands_of_keys_and_texts_of_all_parts(make):
     """SQLite takes no more than 1,000 conditions one in another, and fewer functions."""
@@ -89,37 +71,6 @@ def test_statements_take_thousands_of_keys_and_texts_of_all_parts(make):
     end = "sold" if model is Seat else "last"
     assert model.stator.move(end, actor="me") == count
     assert History.objects.filter(to=end, object_pk=str(make(number=7).pk)).count() == 1
-
-
-@pytest.mark.parametrize("implementation", ["vendor", "portable"])
-def test_lost_claims_write_nothing(implementation):
-    seats()
-    operations, other = operations_of(Seat, implementation), operations_of(Seat, implementation)
-    claims = operations.claim([SeatGraph.free], 4)
-    lost, kept = {claim.pk for claim in claims[:2]}, {claim.pk for claim in claims[2:]}
-    assert len(lost | kept) == 4
-    assert not any(claim.operations.renew([claim]) for claim in claims)
-    expire(*(each.instance for each in claims[:2]))
-    perform(duties.REAP, operations)
-    again = other.claim([SeatGraph.free], 4, crashes=Crashes.FEW)
-    assert {claim.pk for claim in again} == lost
-    assert {each for claim in claims for each in claim.operations.renew([claim])} == {id(each) for each in claims[:2]}
-    written = operations.record([(claim, Moved(SeatGraph.held)) for claim in claims])
-    assert {claim.pk for claim in written.lost} == lost
-    assert {move.pk for move in written.moves} == kept
-    assert not claims[0].still_mine()
-    assert again[0].still_mine()
-    assert again[0].extend(30)
-    assert operations.release_token(again[0].token) == 2
-
-
-def test_chores_find_their_rows():
-    seats(state_ready=False, state_next_attempt=ago(1))
-    perform(duties.MARK_READY)
-    assert raw(Seat).filter(state_ready=True).count() == 6
-    raw(Seat).update(state="used", state_ready=False, state_next_attempt=None, state_changed=ago(100))
-    perform(duties.DELETE)
-    assert not raw(Seat).exists()
 
 
 def test_rows_are_moved_by_conditions_and_timeouts_and_unlocked():
@@ -152,19 +103,6 @@ def test_edges_by_related_objects_are_refused():
     [error] = check_watches(Bench)
     assert error.id == "stator.E109"
     assert "Bench has a composite primary key; use waits_for or events" in error.msg
-
-
-def test_moves_by_hand_are_recorded_and_undone():
-    first, *_ = seats()
-    first.transition_perform("sold", actor="me", reason="why")
-    assert first.state == "sold"
-    action = Action.of(Seat, "move", "me", "why", moves=True)
-    assert Seat.stator.filter(hall=2).move("failed", action=action) == 3
-    assert undo(action.pk, "default", actor="me", reason="wrong").count == 3
-    assert set(raw(Seat).filter(hall=2).values_list("state", flat=True)) == {"free"}
-    first.state = "failed"
-    first.save()
-    assert row(first).state == "failed"
 
 
 def test_commands_take_a_key_with_commas():
@@ -208,42 +146,8 @@ def test_objects_wait_for_others_and_are_reconciled():
     assert set(raw(PlaceInHall).values_list("state", flat=True)) == {"first"}
 
 
-def test_pauses_hold_all_objects_or_one():
-    first, other = seats(1)
-    pause_objects(Seat, "default", [first.pk], Action.of(Seat, "pause", "ops", "why"))
-    assert is_paused_by_name(Seat, "default", first.pk)
-    assert first.explain()[0].code == "paused"
-    assert [claim.pk for claim in operations_of(Seat).claim([SeatGraph.free], 9)] == [other.pk]
-    assert Seat.stator.explain_counts()
-    assert resume_objects(Seat, "default", [first.pk], actor="ops") == 1
-    assert not is_paused_by_name(Seat, "default", first.pk)
-
-
-def test_errors_are_reported_and_retried(monkeypatch):
-    seats(1)
-
-    def fail(cls, seat):
-        raise ValueError("no")
-
-    monkeypatch.setattr(SeatGraph, "handle_free", classmethod(fail))
-    StatorRunner([Seat]).run_single_cycle()
-    assert Report.objects.filter(error="ValueError").count() == 2
-    assert Seat.objects.first().explain()[0].code
-    assert Seat.stator.failed().count() == 2
-    assert Seat.stator.explain_counts()
-    assert Seat.stator.failed().retry(actor="me") == 2
-    assert raw(Seat).filter(state_ready=True, state_failures=0).count() == 2
-
-
 def test_equal_keys_are_refused_and_the_admin_leaves_the_model_out():
     seats(1)
     with pytest.raises(IntegrityError):
         Seat.objects.create(hall=1, number=0)
     assert not admin.site.is_registered(Seat)
-
-
-def test_pages_of_the_admin_show_the_model(admin_client):
-    seats(1)
-    raw(Seat).update(state_failures=1)
-    for page in ("", "stator/overview/", "stator/history/"):
-        assert admin_client.get(f"/admin/{page}", follow=True).status_code == 200

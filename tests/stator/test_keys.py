@@ -27,6 +27,7 @@ from tests.testapp.keys import (
     Heir,
     IntKeyed,
     KeyGraph,
+    Ledger,
     OddColumns,
     OddTable,
     OneToOneKeyed,
@@ -52,6 +53,7 @@ MAKE = {
     "odd table": (OddTable, lambda number: OddTable()),
     "quoted table": (QuotedTable, lambda number: QuotedTable()),
     "odd columns": (OddColumns, lambda number: OddColumns()),
+    "composite": (Ledger, lambda number: Ledger(owner=uuid.UUID(int=7), number=number)),
 }
 # The table in which the row's state is.
 OWNERS = {Branch: BigKeyed, BigProxy: BigKeyed}
