@@ -8,7 +8,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
 from stator.graph.running import RUNNING
-from stator.models import Action, Before, Event, History, move_rows
+from stator.models import Action, move_rows
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, Packet
 from tests.testapp.basic import Step
@@ -89,6 +89,14 @@ def assign(instance: Any) -> None:
     instance.state = "slow"
 
 
+def settled_site() -> Any:
+    return put(Site, state="serving", state_ready=False, domain="a.example")
+
+
+def set_domain(site: Any) -> None:
+    site.domain = "b.example"
+
+
 def save_many(instance: Any) -> None:
     type(instance).objects.bulk_create([instance])
 
@@ -111,6 +119,8 @@ CALLS = {
         lambda: put(Expense, state="approved", state_ready=False), None, lambda expense: expense.stator.send("hurry"),
     ),
     "save of a state": (lambda: put(Step), assign, lambda step: step.save()),
+    "save of the state alone": (lambda: put(Step), assign, lambda step: step.save(update_fields=["state"])),
+    "save of a watched field": (settled_site, set_domain, lambda site: site.save()),
     "save of a new instance": (lambda: Step(name="a"), None, lambda step: step.save()),
     "save of a new child": (lambda: Branch(), None, lambda branch: branch.save()),
     "save of a new instance with a key": (lambda: TextKeyed(pk="a"), None, lambda keyed: keyed.save()),
@@ -151,20 +161,6 @@ def test_instance_is_as_it_was_before_in_the_transaction_of_a_test_case(undo, na
     with django_capture_on_commit_callbacks() as callbacks:
         undo(call, instance)
     assert (attributes(instance), callbacks) == (before, [])
-
-
-@each_way
-@pytest.mark.parametrize("name", ["move by hand", "event that moves", "event of async code"])
-def test_later_save_of_another_field_writes_that_field_alone(undo, name):
-    make, _, call = CALLS[name]
-    instance = make()
-    before = (instance.state, 0)
-    undo(call, instance)
-    field = "name" if isinstance(instance, Step) else "note"
-    setattr(instance, field, "b")
-    instance.save()
-    assert (row(instance).state, row(instance).state_version, getattr(row(instance), field)) == (*before, "b")
-    assert not any(model.objects.exists() for model in (Event, History, Before))
 
 
 @each_way
@@ -237,38 +233,6 @@ def test_move_is_made_again(undo, write):
     assert (row(step).state, row(step).state_version) == ("slow", 1)
 
 
-@pytest.mark.parametrize("undo", [in_a_transaction, to_a_savepoint])
-@each_write
-def test_move_is_made_again_within_the_outer_transaction(undo, write):
-    step = put(Step)
-    with transaction.atomic():
-        undo(write, step)
-        save(step)
-        step.save()
-    assert (row(step).state, row(step).state_version) == ("slow", 1)
-
-
-@each_way
-@each_write
-def test_object_that_is_put_back_by_hand_does_not_move(undo, write):
-    step = put(Step)
-    undo(write, step)
-    step.state = "new"
-    step.save()
-    assert (row(step).state, row(step).state_version) == ("new", 0)
-
-
-@each_way
-@pytest.mark.parametrize("others", [["late"], ["late", "outside"]], ids=str)
-def test_move_is_made_again_although_others_moved_the_object(undo, others):
-    step = put(Step)
-    undo(save, step)
-    for state in others:
-        move_rows(raw(Step).filter(pk=step.pk), state)
-    save(step)
-    assert (row(step).state, row(step).state_version) == ("slow", len(others) + 1)
-
-
 @pytest.mark.parametrize("moves", [1, 2])
 def test_move_that_was_committed_is_not_made_again(moves):
     step = put(Step)
@@ -291,16 +255,6 @@ def test_refreshed_object_does_not_move_by_itself():
         move_rows(raw(Step).filter(pk=step.pk), state)
         step.save()
     assert row(step).state == "outside"
-
-
-def test_object_that_was_created_in_vain_is_created_again():
-    step = Step(name="a")
-    with suppress(Undone), transaction.atomic():
-        step.save()
-        raise Undone
-    step.state = "done"
-    step.save()
-    assert (row(step).state, row(step).state_ready, row(step).state_version) == ("done", False, 0)
 
 
 def test_child_moves_again():
@@ -331,10 +285,6 @@ def change_domain_and_refresh(site: Any) -> None:
     site.refresh_from_db()
 
 
-def settled_site() -> Any:
-    return put(Site, state="serving", state_ready=False, domain="a.example")
-
-
 each_change = pytest.mark.parametrize("change", [change_domain, change_domain_in_bulk, change_domain_and_refresh])
 
 
@@ -346,13 +296,3 @@ def test_watched_field_that_is_saved_again_is_reconciled(undo, change):
     assert row(site).state == "serving"
     change_domain(site)
     assert (row(site).state, row(site).domain) == ("checking", "b.example")
-
-
-@pytest.mark.parametrize("undo", [to_a_savepoint, without_autocommit])
-@each_change
-def test_watched_field_that_is_put_back_by_hand_is_not_reconciled(undo, change):
-    site = settled_site()
-    undo(change, site)
-    site.domain = "a.example"
-    site.save()
-    assert (row(site).state, row(site).state_version) == ("serving", 0)
