@@ -1,12 +1,14 @@
 """Operations of migrations on tables: storage parameters."""
 
+from functools import partial
+
 import pytest
 from django.apps import apps
 from django.db import connection
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
-from stator.migration_operations import StorageParameters
+from stator.migration_operations import Distribute, PartitionByTime, StorageParameters
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db
@@ -55,32 +57,51 @@ def test_storage_parameters_of_the_index_of_the_key():
     assert (storage(), storage(key)) == (set(), set())
 
 
-def test_storage_parameters_are_written_into_a_migration():
-    operation = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": None}, key={"fillfactor": 60})
+WRITTEN = {
+    "Set fillfactor, autovacuum_enabled of the table of Site": StorageParameters(
+        "Site", {"fillfactor": 50, "autovacuum_enabled": None}, key={"fillfactor": 60}
+    ),
+    "Divide the table of stator.History by time, a partition for each month": PartitionByTime(
+        "stator.History", "month"
+    ),
+    "Divide the table of parcel by shard over 4 partitions": Distribute("parcel", by="shard", partitions=4),
+}
+
+
+@pytest.mark.parametrize(("described", "operation"), WRITTEN.items(), ids=lambda value: type(value).__name__)
+def test_operation_is_written_into_a_migration(described, operation):
     text, imports = OperationWriter(operation, indentation=0).serialize()
     given = {}
     exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
     assert given["operation"].deconstruct() == operation.deconstruct()
-    assert operation.describe() == "Set fillfactor, autovacuum_enabled of the table of Site"
+    assert operation.describe() == described
+    assert operation.migration_name_fragment.isidentifier()
 
 
-def test_storage_parameters_concern_no_other_database(django_assert_max_num_queries):
+@pytest.mark.parametrize("operation", [*WRITTEN.values()][:2], ids=lambda value: type(value).__name__)
+def test_operation_concerns_no_other_database(operation, django_assert_max_num_queries):
     if connection.vendor == "postgresql":
         pytest.skip("for the others")
-    state, operation = ProjectState.from_apps(apps), StorageParameters("Site", {"fillfactor": 50}, {"fillfactor": 50})
+    state = ProjectState.from_apps(apps)
     with django_assert_max_num_queries(0):
         operation.database_forwards("testapp", connection.schema_editor(), state, state)
         operation.database_backwards("testapp", connection.schema_editor(), state, state)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("make", "message"),
     [
-        ({}, "give at least one parameter"),
-        ({"fillfactor": "50"}, "'fillfactor': '50' is not a name with a number"),
-        ({"fillfactor = 50) --": 1}, "is not a name with a number"),
+        (partial(StorageParameters, "Site", {}), "give at least one parameter"),
+        (partial(StorageParameters, "Site", {"fillfactor": "50"}), "'fillfactor': '50' is not a name with a number"),
+        (partial(StorageParameters, "Site", {"fillfactor = 50) --": 1}), "is not a name with a number"),
+        (partial(PartitionByTime, "History", "month"), "not a label such as stator.History"),
+        (partial(PartitionByTime, "stator.History", "hour"), "day, week, month"),
+        *(
+            (partial(Distribute, "parcel", by="shard", partitions=number), "partitions must be from 2 to 32")
+            for number in (1, 33, "8")
+        ),
     ],
 )
-def test_storage_parameters_without_sense_are_refused(given, message):
+def test_operation_without_sense_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
-        StorageParameters("Site", given)
+        make()

@@ -17,7 +17,7 @@ from stator.testing import drain
 from tests.sizes import size
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Step, StepGraph
-from tests.testapp.mails import Mail, MailGraph
+from tests.testapp.mails import Mail
 
 ROWS = size(200_000, 2_500)
 NEW_ROWS = (
@@ -119,15 +119,6 @@ class TestNumbers:
         assert (number_of(mail), number_of(other)) == ((1, 1, 2), (0, 0, 0))
         forwards(RenameState("mail", 7, 1, field="status"), backwards=True)
         assert number_of(mail) == (7, 2, 2)
-
-    def test_worker_with_the_former_number_cannot_write_after_it(self):
-        mail, operations = put(Mail), operations_of(Mail)
-        [claim] = claim_all(operations)
-        forwards(RenameState("mail", 0, 10, field="status"))
-        assert operations.record([(claim, Moved(MailGraph.sending, None))]).lost == [claim]
-        assert number_of(mail)[:2] == (10, 1)
-        assert drain(Mail) == 1
-        assert row(mail).status == MailGraph.sent
 
     def test_rows_are_moved_from_a_number_to_a_state_by_its_name_or_number(self):
         gone, refused, also = put_number(7, state_attempts=2), put(Mail, status="refused"), put(Mail, status="recalled")

@@ -2,21 +2,16 @@
 
 import pytest
 from django.core.management.base import CommandError
-from django.db import connection, transaction
-from django.db.migrations.state import ProjectState
-from django.db.migrations.writer import OperationWriter
-from django.test.utils import CaptureQueriesContext
+from django.db import transaction
 
 from stator.extensions.partitions import conversion, upkeep
-from stator.extensions.partitions.tables import is_partitioned, read
-from stator.migration_operations import PartitionByTime
+from stator.extensions.partitions.tables import is_partitioned
 from stator.models import History, Stats
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, begun_beside
 from tests.stator.partitions.dividing import convert, divided, execute, names, other_session, shape
 
-pytestmark = pytest.mark.django_db(transaction=True)
-on_postgresql = pytest.mark.postgresql
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
 DAY = 86400.0
 LABELS = {"stator.History": "stator_history", "stator.Stats": "stator_stats", "tasks.Run": "tasks_run"}
@@ -26,7 +21,6 @@ def event(age=0.0):
     return History.objects.create(model_label="x", object_pk="1", version=1, source="a", at=ago(age))
 
 
-@on_postgresql
 @pytest.mark.parametrize(("label", "period"), list(zip(LABELS, ["day", "week", "month"], strict=True)))
 def test_a_table_has_partitions_and_then_is_as_before(label, period):
     table = LABELS[label]
@@ -39,7 +33,6 @@ def test_a_table_has_partitions_and_then_is_as_before(label, period):
     assert shape(table) == before
 
 
-@on_postgresql
 def test_rows_and_their_numbers_stay():
     old = [event(DAY * days) for days in (400, 40, 0)]
     with divided("stator.History"):
@@ -51,7 +44,6 @@ def test_rows_and_their_numbers_stay():
     assert event().pk == new.pk + 1
 
 
-@on_postgresql
 def test_statistics_are_still_counted_once_for_each_edge():
     given = {"source": "a", "to": "b", "shard": 1, "handled": 1}
     Stats.add("default", "x", **given)
@@ -60,7 +52,6 @@ def test_statistics_are_still_counted_once_for_each_edge():
         assert Stats.objects.get().handled == 2
 
 
-@on_postgresql
 def test_programs_write_while_a_conversion_waits_for_its_turn(monkeypatch):
     monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
     given = {"source": "a", "to": "b", "shard": 1, "handled": 1}
@@ -77,7 +68,6 @@ def test_programs_write_while_a_conversion_waits_for_its_turn(monkeypatch):
         convert("stator.Stats", backwards=True)
 
 
-@on_postgresql
 def test_statements_that_programs_prepared_before_write_the_new_table():
     with other_session() as program:
         program.execute(
@@ -93,7 +83,6 @@ def test_statements_that_programs_prepared_before_write_the_new_table():
             assert History.objects.count() == 2
 
 
-@on_postgresql
 def test_a_table_in_use_all_the_time_is_refused(monkeypatch):
     monkeypatch.setattr(conversion, "TRIES", 2)
     monkeypatch.setattr(upkeep, "WAIT", 0.05)
@@ -115,7 +104,6 @@ def test_a_table_in_use_all_the_time_is_refused(monkeypatch):
         assert is_partitioned(Stats, "default")
 
 
-@on_postgresql
 def test_an_interrupted_conversion_is_begun_anew():
     execute("CREATE UNIQUE INDEX stator_new_0_history ON stator_history (id)")
     execute("ALTER TABLE stator_history ADD CONSTRAINT stator_before CHECK (at < '2020-01-01') NOT VALID")
@@ -126,7 +114,6 @@ def test_an_interrupted_conversion_is_begun_anew():
         assert "stator_before" not in shape("stator_history")[1]
 
 
-@on_postgresql
 def test_rights_on_the_table_stay():
     execute("CREATE ROLE reader_of_history")
     rights = (
@@ -142,7 +129,6 @@ def test_rights_on_the_table_stay():
         execute("DROP ROLE reader_of_history")
 
 
-@on_postgresql
 def test_what_would_lose_the_table_is_named():
     execute("CREATE VIEW seen AS SELECT id FROM stator_history")
     try:
@@ -152,50 +138,17 @@ def test_what_would_lose_the_table_is_named():
         execute("DROP VIEW seen")
 
 
-@on_postgresql
 def test_rows_of_the_future_are_named():
     event(-30 * DAY)
     with pytest.raises(CommandError, match="rows of the future, up to"):
         convert("stator.History")
 
 
-@on_postgresql
 def test_a_migration_in_one_transaction_is_refused():
     with pytest.raises(CommandError, match="give the migration atomic = False"):
         convert("stator.History", atomic=True)
 
 
-@on_postgresql
 def test_a_table_that_cannot_be_divided_is_refused():
     with pytest.raises(CommandError, match=r"stator\.Report cannot be divided by time"):
         convert("stator.Report")
-
-
-def test_other_databases_are_not_asked():
-    if connection.vendor == "postgresql":
-        pytest.skip("for the others")
-    operation, state = PartitionByTime("stator.History", "month"), ProjectState()
-    with CaptureQueriesContext(connection) as asked:
-        operation.database_forwards("testapp", connection.schema_editor(), state, state)
-        operation.database_backwards("testapp", connection.schema_editor(), state, state)
-    assert not len(asked)
-    assert read(History, "default") is None
-
-
-def test_it_is_written_into_a_migration():
-    operation = PartitionByTime("stator.History", "month")
-    text, imports = OperationWriter(operation, indentation=0).serialize()
-    given = {}
-    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
-    assert given["operation"].deconstruct() == operation.deconstruct()
-    assert operation.describe() == "Divide the table of stator.History by time, a partition for each month"
-    assert operation.migration_name_fragment == "partitions_of_stator_history"
-
-
-@pytest.mark.parametrize(
-    ("label", "period", "message"),
-    [("History", "month", "not a label such as stator.History"), ("stator.History", "hour", "day, week, month")],
-)
-def test_arguments_without_sense_are_refused(label, period, message):
-    with pytest.raises(ValueError, match=message):
-        PartitionByTime(label, period)

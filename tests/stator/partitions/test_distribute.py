@@ -3,7 +3,6 @@
 import pytest
 from django.core.management.base import CommandError
 from django.db import IntegrityError, connection, migrations, models, transaction
-from django.db.migrations.writer import OperationWriter
 
 from stator.extensions.partitions import conversion
 from stator.migration_operations import Distribute, StorageParameters
@@ -361,18 +360,3 @@ def test_other_databases_have_an_ordinary_table():
     assert tables.add(2, shard=7)
     for _ in range(2):
         tables.back()
-
-
-def test_it_is_written_into_a_migration():
-    text, imports = OperationWriter(DIVIDE, indentation=0).serialize()
-    given = {}
-    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
-    assert given["operation"].deconstruct() == DIVIDE.deconstruct()
-    assert DIVIDE.describe() == "Divide the table of parcel by shard over 4 partitions"
-    assert DIVIDE.migration_name_fragment == "distribute_parcel"
-
-
-@pytest.mark.parametrize("partitions", [1, 33, "8"])
-def test_a_number_without_sense_is_refused(partitions):
-    with pytest.raises(ValueError, match="partitions must be from 2 to 32"):
-        Distribute("parcel", by="shard", partitions=partitions)
