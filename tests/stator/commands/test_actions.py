@@ -1,17 +1,16 @@
 """Subcommands that act on objects: move, retry, pause and resume, unlock, send, undo, and prune."""
 
 import getpass
-from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 
-from stator.models import Action, Depth, Event, History, Pause, Report
+from stator.models import Action, Event, History, Pause, Report
 from tests.commanding import line_at_a_terminal
 from tests.stator.commands.errands import LABEL, asked, held, refused, run, state_of, undo_line
 from tests.stator.making import ago, change, put, raw, row
 from tests.testapp.approvals import Expense
-from tests.testapp.explained import Errand, ErrandGraph
+from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,16 +34,6 @@ def test_move_of_a_state_takes_all_of_it_even_if_the_code_does_not_know_it():
     assert {state_of(errand) for errand in lost} == {"done"}
     assert state_of(other) == "new"
     assert "choose objects: either their keys, or --state OLD" in refused("move", LABEL, "done", "--reason", "r")
-
-
-def test_move_to_a_state_that_only_the_framework_enters_is_refused(monkeypatch):
-    monkeypatch.setattr(ErrandGraph.done, "enter_by_hand", False)
-    errand = put(Errand)
-    told = refused("move", LABEL, "done", errand.pk, "--reason", "asked for")
-    assert told.startswith(
-        "ErrandGraph.done can be entered only by the framework, not by hand; you can move objects to new,"
-    )
-    assert state_of(errand) == "new"
 
 
 # ``stator retry``: by key, by state, by condition, with a limit, and of all
@@ -267,11 +256,3 @@ def test_prune_deletes_what_is_old_enough():
     none = {"default": 0}
     assert asked("prune") == {"deleted": {"default": 1}, "partitions": none, "thinned": none, "merged": none}
     assert run("prune") == "0 rows deleted from default\n"
-
-
-def test_prune_leaves_one_sample_of_each_hour():
-    start = ago(3 * 86400).replace(minute=0, second=0, microsecond=0)
-    for minute in range(5):
-        Depth.objects.create(model_label="testapp.errand", minute=start + timedelta(minutes=minute), queued=minute)
-    assert run("prune") == "0 rows deleted from default\n5 samples of the queue thinned in default\n"
-    assert Depth.objects.get().queued == 4

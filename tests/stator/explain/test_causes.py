@@ -1,31 +1,26 @@
 """Problems of many: one for each cause, with its effects; no place that shows them is green while one stands."""
 
-import io
-import json
 import re
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
 from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
 from stator.extensions.progress.models import keep_progress, reached
 from stator.graph import State
-from stator.metrics import SiteMetrics
 from stator.models import Pause, Report, Worker
-from stator.overview.survey import problems, survey, surveys
+from stator.overview.survey import survey
 from stator.rows import columns
-from stator.rows.clock import moment_text
 from stator.rows.versions import graphs_published
+from tests.commanding import asked
 from tests.queries import unbounded
-from tests.stator.admin.overviews import WORKER, failing, held, worker
-from tests.stator.making import ago, change, put, raw, row
+from tests.stator.admin.overviews import failing, held, worker
+from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel, ParcelGraph
-from tests.testapp.waiting import Build, Rollout
+from tests.testapp.waiting import Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -92,18 +87,6 @@ def test_what_no_worker_moves_needs_none() -> None:
     assert codes() == ["paused"]
 
 
-def test_silent_worker_with_what_it_holds() -> None:
-    worker(heartbeat=ago(420), running=7)
-    worker(id="b" * 12)
-    one = held()
-    [problem] = found()
-    assert (problem.code, problem.level, problem.count) == ("silent_worker", "error", 1)
-    words = r"example, process 42, is silent for 7 m[ \d s]*; it holds 1 object \(1 of testapp.Parcel\)"
-    assert re.match(words, problem.sentence)
-    assert problem.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
-    assert [action.pks for action in problem.actions] == [(one.pk,)]
-
-
 def test_silent_worker_that_had_said_its_progress_is_the_only_problem_of_what_it_holds() -> None:
     worker(heartbeat=ago(420))
     one = held(state_locked_until=ago(300))
@@ -130,7 +113,7 @@ def test_two_live_workers_of_one_name_are_a_trouble_and_a_replaced_one_is_none()
     assert (problem.code, problem.level, problem.where) == ("same_name", "warning", "worker mill")
     assert "2 live workers have this name" in problem.sentence
     assert "--name" in problem.remedy
-    assert {row["name"] for row in told("workers")} == {"mill"}
+    assert {row["name"] for row in asked("stator", "workers")} == {"mill"}
 
 
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
@@ -141,9 +124,9 @@ def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last(
     held()
     [process] = survey("default", [Parcel]).workers.processes
     assert process.told.endswith(", holds 1")
-    assert [row["running"] for row in told("workers")] == [1]
+    assert [row["running"] for row in asked("stator", "workers")] == [1]
     raw(Parcel).all().delete()
-    assert [row["running"] for row in told("workers")] == [0]
+    assert [row["running"] for row in asked("stator", "workers")] == [0]
 
 
 def test_pause_with_its_effects_folded_in() -> None:
@@ -227,45 +210,8 @@ def test_retried_objects_do_not_count_as_healthy() -> None:
     assert group.retried == 0
 
 
-def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker()
-    put(Parcel, state_ready=False, state_next_attempt=ago(-365 * 86400))
-    assert found() == []
-    one = put(Parcel, state_ready=False, state_next_attempt=ago(-367 * 86400))
-    [problem] = found()
-    assert (problem.code, problem.level, problem.count) == ("far_future", "warning", 1)
-    when = moment_text(row(one).state_next_attempt)
-    assert problem.text == f"1 in packed is due in more than a year, the first on {when}: #{one.pk}"
-    assert problem.command == f"manage.py stator retry testapp.Parcel {one.pk}"
-    assert [(action.action, action.query) for action in problem.actions] == [
-        ("stator_retry", (("condition", "far"),)), ("", (("condition", "far"),)),
-    ]  # fmt: skip
-    # A state that says so may take longer.
-    monkeypatch.setattr(ParcelGraph.packed, "expect_within", 800 * 86400)
-    assert found() == []
-
-
-def rollouts(build: Build, age: float, count: int = 2) -> None:
-    for _ in range(count):
-        change(put(Rollout, build=build, state_changed=ago(age)), **columns.parking())
-
-
 def waiting() -> list[Problem]:
     return problems_in(survey("default", [Rollout]))
-
-
-def test_those_that_wait_for_another_object_are_one_trouble_for_each_such_object() -> None:
-    worker(models=["testapp.rollout"])
-    build, other = put(Build, state="checked"), put(Build)
-    rollouts(build, 90_000)
-    rollouts(other, 80_000)
-    [problem] = waiting()
-    assert (problem.code, problem.level, problem.count) == ("waiting", "warning", 2)
-    words = "2 wait in new for one testapp.Build, which is in checked; the first has waited 1 d 1 h"
-    assert problem.text == f"{words}: #{build.pk} has to be in built or broken"
-    assert problem.command == f"manage.py stator move testapp.Build STATE {build.pk} --reason WHY"
-    change(build, state="built")
-    assert waiting() == []
 
 
 def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() -> None:
@@ -330,44 +276,6 @@ def test_quarantined_object_is_in_one_problem_only(ready: bool, failures: int) -
         "1 waits in packed; the first has waited 5 m" if ready else "objects are due in packed"
     )
     assert 300 <= (slow.since or 0) < 800
-
-
-KINDS: list[tuple[str, dict[str, Any], str]] = [
-    ("no_worker", {"state_ready": False, "state_next_attempt": ago(90)}, ""),
-    ("slow", {"state": "stamped", "state_changed": ago(90)}, WORKER),
-    ("stuck", {"state_ready": False, "state_next_attempt": ago(-86400), "state_changed": ago(8000)}, WORKER),
-    ("quarantined", {"state_crashes": 3, "state_changed": ago(90)}, WORKER),
-    ("failing", {"state_ready": False, "state_failures": 1, "state_next_attempt": ago(-86400)}, WORKER),
-]
-
-
-@pytest.mark.parametrize(("code", "columns", "served"), KINDS, ids=[code for code, *_ in KINDS])
-def test_no_place_says_that_all_is_well(code: str, columns: dict[str, Any], served: str, admin_client: Any) -> None:
-    if served:
-        worker()
-    put(Parcel, **columns)
-    assert codes() == [code]
-    assert [one.code for one in problems(surveys([Parcel]))] == [code]
-    status = told("status", "testapp.Parcel")
-    assert [one["code"] for one in status["troubles"]] == [code]
-    assert "No problems" not in lines("status", "testapp.Parcel")
-    assert code.replace("_", " ") in [one["check"] for one in told("doctor")["findings"]]
-    page = admin_client.get("/admin/stator/overview/").text
-    assert f'data-stator-code="{code}"' in page
-    assert "No problems" not in page
-    [metric] = [metric for metric in SiteMetrics().collect() if metric.name == "stator_troubles"]
-    assert f'code="{code}"' in str(metric) or f"'{code}'" in str(metric)
-
-
-def told(*arguments: str) -> Any:
-    return json.loads(lines(*arguments, "--json"))
-
-
-def lines(*arguments: str) -> str:
-    out = io.StringIO()
-    with suppress(SystemExit):
-        call_command("stator", *arguments, stdout=out)
-    return out.getvalue()
 
 
 def test_takes_bounded_statements(django_assert_max_num_queries: Any) -> None:

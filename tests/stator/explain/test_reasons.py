@@ -11,12 +11,11 @@ from stator.explain import explain, explain_counts
 from stator.explain.kinds import KINDS
 from stator.models import Pause, Report, Worker
 from stator.rows.columns import parking
-from tests.stator.explain.errands import first, held, report
+from tests.stator.explain.errands import held, report
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.approvals import Expense
 from tests.testapp.baskets import Basket
 from tests.testapp.explained import Errand
-from tests.testapp.keys import UuidKeyed
 from tests.testapp.mails import Postcard
 from tests.testapp.shadowed import Flyer
 from tests.testapp.waiting import Build, Rollout
@@ -30,21 +29,6 @@ REMEDIES = {kind.code: kind.remedy for kind in KINDS if kind.sentences and kind.
 FURTHER = {"takes_event", "heeds_related", "steps_done"}
 # Of one object only: a count of many has them among those that wait for other objects, and for events.
 OF_ONE = {"circle", "awaits_nobody"}
-
-
-def test_reasons_say_what_to_do():
-    reason = first(put(Errand))
-    assert (reason.code, reason.remedy) == ("no_worker", REMEDIES["no_worker"])
-    assert reason.as_dict()["remedy"] == REMEDIES["no_worker"]
-
-
-def test_keys_that_are_no_numbers_are_explained_and_counted(crew):
-    keyed = put(UuidKeyed, state_ready=False, state_next_attempt=ago(-60))
-    Report.objects.create(
-        model_label="testapp.uuidkeyed", object_pk=str(keyed.pk), state=keyed.state, message="not yet"
-    )
-    assert keyed.explain()[0].code == "last_said"
-    assert UuidKeyed.stator.explain_counts() == {"last_said": 1}
 
 
 def at_the_limit():
