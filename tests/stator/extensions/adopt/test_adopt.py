@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 
@@ -159,7 +160,9 @@ def project(django_db_blocker, tmp_path_factory):
         yield made
 
 
+@cache
 def asked(project, *arguments):
+    """The report on a column, which is made once."""
     return json.loads(project.manage("stator", "adopt", *arguments, "--json"))
 
 
@@ -303,26 +306,38 @@ def test_written_modules_take_the_place_of_the_columns_and_pass_the_checks(proje
     assert "--write 'shop/graphs.py' exists; name a new file" in again
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["shop.Invoice"], "'shop.Invoice' must be app.Model.column; shop.Invoice has status"),
-        (["shop.Invoce.status"], "'shop.Invoce' is not a model; did you mean shop.Invoice?"),
-        (["Invoice.status"], "'Invoice.status' must be app.Model.column"),
-        (["shop.Invoice.statu"], "shop.Invoice has no column 'statu'; did you mean 'status'?"),
-        (
-            ["shop.Invoice.updated_at"],
-            "shop.Invoice.updated_at is a DateTimeField; a status is a text or an integer; shop.Invoice has status",
-        ),
-        (["auth.User.last_name"], "auth.User.last_name has no values: no row, no choices, no write in the code"),
-        (["shop.Invoice.status", "--by", "total"], "--by 'total' is not a DateTimeField of shop.Invoice"),
-        (["shop.Invoice.status", "--rows", "0"], "--rows 0 must be above 0"),
-        (["shop.Invoice.status", "--write", "graphs.txt"], "--write 'graphs.txt' must be the name of a module"),
-        (["shop.Invoice.status", "--write", "no/graphs.py"], "--write 'no/graphs.py': there is no folder 'no'"),
-        (["shop.Invoice.status", "--database", "none"], "--database 'none' is not in DATABASES"),
-    ],
-)
-def test_bad_arguments_get_one_line(project, arguments, line):
-    printed = project.manage("stator", "adopt", *arguments, code=2)
-    assert line in printed
-    assert len(printed.strip().splitlines()) == 1
+BAD = [
+    (["shop.Invoice"], "'shop.Invoice' must be app.Model.column; shop.Invoice has status"),
+    (["shop.Invoce.status"], "'shop.Invoce' is not a model; did you mean shop.Invoice?"),
+    (["Invoice.status"], "'Invoice.status' must be app.Model.column"),
+    (["shop.Invoice.statu"], "shop.Invoice has no column 'statu'; did you mean 'status'?"),
+    (
+        ["shop.Invoice.updated_at"],
+        "shop.Invoice.updated_at is a DateTimeField; a status is a text or an integer; shop.Invoice has status",
+    ),
+    (["auth.User.last_name"], "auth.User.last_name has no values: no row, no choices, no write in the code"),
+    (["shop.Invoice.status", "--by", "total"], "--by 'total' is not a DateTimeField of shop.Invoice"),
+    (["shop.Invoice.status", "--rows", "0"], "--rows 0 must be above 0"),
+    (["shop.Invoice.status", "--write", "graphs.txt"], "--write 'graphs.txt' must be the name of a module"),
+    (["shop.Invoice.status", "--write", "no/graphs.py"], "--write 'no/graphs.py': there is no folder 'no'"),
+    (["shop.Invoice.status", "--database", "none"], "--database 'none' is not in DATABASES"),
+]
+REFUSED = """
+import json
+from django.core.management import CommandError, call_command
+
+told = []
+for arguments in {calls}:
+    try:
+        call_command("stator", "adopt", *arguments)
+    except CommandError as error:
+        told.append(str(error))
+print(json.dumps(told))
+"""
+
+
+def test_bad_arguments_get_one_line(project):
+    printed = project.manage("shell", "-c", REFUSED.format(calls=[arguments for arguments, _ in BAD]))
+    for (arguments, line), told in zip(BAD, json.loads(printed.splitlines()[-1]), strict=True):
+        assert line in told, arguments
+        assert "\n" not in told

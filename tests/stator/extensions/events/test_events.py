@@ -3,7 +3,6 @@
 from copy import copy
 
 import pytest
-from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
@@ -21,7 +20,6 @@ from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
-from tests.testapp.lives import Contract
 
 pytestmark = pytest.mark.django_db
 
@@ -69,14 +67,6 @@ def test_object_moves_when_enough_different_people_have_sent_its_event(approvers
     assert (row(expense).state, row(expense).seen) == ("paid", "approve {'note': 'ok', 'amount': '12.50'} ben")
 
 
-def test_asynchronous_handler_reads_it_as_well():
-    packets = [Packet.objects.create() for _ in range(3)]
-    for number, packet in enumerate(packets):
-        packet.stator.send("pack", {"note": f"box {number}"})
-    drain(Packet)
-    assert [row(packet).note for packet in packets] == ["box 0", "box 1", "box 2"]
-
-
 @pytest.mark.parametrize("most", [1000, 2])
 def test_handlers_read_all_events_of_the_visit(monkeypatch, most):
     monkeypatch.setattr("stator.extensions.events.claims.MAX_EVENTS", most)
@@ -100,12 +90,6 @@ def test_handlers_read_all_events_of_the_visit(monkeypatch, most):
     assert told == {(Packet, one.pk): ([{"note": "box"}, one.pk], one.pk) for one in packets} | {
         (Expense, expense.pk): ([0, 1, 2], 2)
     }
-
-
-def test_asend_is_send_for_async_code():
-    packet = Packet.objects.create()
-    sent = async_to_sync(packet.stator.asend)("pack", {"note": "soon"})
-    assert (sent.outcome, packet.state) == ("moved", "packed")
 
 
 def test_refusals_say_in_one_sentence_what_is_wrong(approvers):
@@ -345,14 +329,6 @@ def test_held_object_that_will_be_attempted_again_is_counted_once():
     assert (found.ready, len(found.held)) == (0, 1)
 
 
-def test_event_ends_a_claim_by_the_fence():
-    expense = put(Expense, state="approved")
-    [claim] = claim_all(operations_of(Expense))
-    raw(Expense).get(pk=expense.pk).stator.send("cancel", by="anna")
-    assert not claim.still_mine()
-    assert row(expense).state == "rejected"
-
-
 def test_event_that_comes_before_its_state_is_delivered_when_a_worker_enters_it():
     expense = put(Expense, state="approved")
     assert expense.stator.send("receipt", "cash", by="shop").outcome == "kept"
@@ -412,26 +388,6 @@ def test_state_that_a_worker_has_left_is_remembered(monkeypatch, request):
     for expense in expenses:
         raw(Expense).filter(pk=expense.pk).update(state="submitted")
         assert "is in submitted" in refused(row(expense), "receipt", "card")
-
-
-def test_event_of_a_new_life_is_kept_again():
-    contract = Contract.objects.create(name="lease")
-    contract.transition_perform("approved")
-    contract.transition_perform("drafted")
-    assert "does not take 'pay'" in refused(contract, "pay")
-    contract.delete()
-    assert Contract.objects.create(name="lease").stator.send("pay").outcome == "kept"
-
-
-def test_events_are_of_the_visit_and_of_the_wish():
-    contract, operations = Contract.objects.create(name="lease"), operations_of(Contract)
-    contract.stator.send("approve", by="anna")
-    [claim] = claim_all(operations)
-    assert [event.sender for event in claim.events] == ["anna"]
-    contract.amount = 2
-    contract.save()
-    [claim] = claim_all(operations)
-    assert (claim.events, claim.event) == ((), None)
 
 
 def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():

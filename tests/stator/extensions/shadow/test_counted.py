@@ -9,8 +9,7 @@ from tests.faults.fleet import Fleet
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.extensions.shadow.writes import counted_writes
 from tests.stator.making import ago, put, raw
-from tests.stator.running import work
-from tests.testapp.shadowed import Flyer, Leaflet
+from tests.testapp.shadowed import Leaflet
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -21,22 +20,6 @@ def made(model, *kinds):
     # The server counts what a connection has written when that has ended.
     connection.close()
     return [row.pk for row in rows]
-
-
-def test_worker_writes_no_row_and_sees_each_move_of_the_old_code():
-    kinds = [("queued", 90), ("sending", 7200), ("sent", 7200), ("returned", 0), ("void", 0)] * 20
-    with counted_writes(Flyer) as since_before:
-        made(Flyer, *kinds)
-        wait_until(lambda: since_before()[0] == 100)
-    with counted_writes(Flyer) as written:
-        work(Flyer)
-        assert Flyer.objects.filter(state="queued").update(state="sent") == 20
-        work(Flyer)
-
-        assert ShadowLine.objects.filter(moved_to="sent").count() == 20
-        connection.close()
-        wait_until(lambda: written()[1] >= 20)
-        assert written() == (0, 20, 0)
 
 
 # What a program does that has never heard of workers: one row at a time, each committed.

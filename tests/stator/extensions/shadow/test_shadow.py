@@ -4,7 +4,6 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
-from django.core.management import call_command
 from django.db.models import Case, F, Value, When
 
 from stator.exceptions import ProtectedColumn
@@ -337,20 +336,12 @@ class TestWhatIsSaid:
     def rows(self):
         return put(Flyer, state="queued"), put(Flyer, state="sending", state_ready=False)
 
-    def test_object_is_in_shadow(self, rows):
-        for flyer in rows:
-            assert [reason.code for reason in flyer.explain()] == ["shadow"]
-        assert Flyer.stator.explain_counts() == {"shadow": 2}
-
     @pytest.mark.django_db(databases=["default", "other"])
     def test_status_and_doctor_say_shadow_and_not_that_a_worker_is_missing(self):
         found = asked("stator", "status", "testapp.Flyer")["troubles"]
         assert [one["code"] for one in found] == ["shadow"]
         assert found[0]["command"] == "manage.py stator shadow testapp.Flyer"
         assert "testapp.Flyer: in shadow: workers run nothing" in run("stator", "status", "testapp.Flyer")
-
-    def test_list_has_no_word_of_a_missing_worker(self, admin_client):
-        assert "No live worker" not in admin_client.get("/admin/testapp/flyer/").text
 
 
 class TestOfAnotherProcess:
@@ -392,22 +383,3 @@ class TestOfAnotherProcess:
         live(1, True)
         live(2, False)
         assert "shadow" not in [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]]
-
-
-class TestRunstator:
-    @pytest.fixture(autouse=True)
-    def out_of_shadow(self):
-        yield
-        put_in_shadow(SyncLine, False)
-
-    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-    def test_worker_in_shadow_runs_nothing_and_the_next_one_without_it_does(self):
-        line = put(SyncLine)
-        [before] = stored(SyncLine)
-        call_command("runstator", "testapp.SyncLine", shadow=["testapp.SyncLine"], until_idle=True)
-        assert stored(SyncLine) == [before]
-        assert [each.act for each in lines(object_pk=str(line.pk))] == ["handle_first"]
-
-        put_in_shadow(SyncLine, False)
-        call_command("runstator", "testapp.SyncLine", until_idle=True)
-        assert raw(SyncLine).get().state == "last"
