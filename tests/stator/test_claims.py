@@ -138,14 +138,6 @@ def test_claim_is_not_ended_unless_its_row_is_as_it_should_be():
         assert (row(errand).state_claim is None) is not bool(lost)
 
 
-def test_of_several_claims_those_are_ended_whose_rows_are_as_they_should_be():
-    third, fourth = (put(Errand, tenant=tenant) for tenant in (3, 4))
-    found = claims.claim(Errand, 2)
-    [lost] = claims.end([(claim, claims.Released()) for claim in found], where=Q(tenant=3)).lost
-    assert lost.pk == fourth.pk
-    assert (row(third).state_claim, row(fourth).state_claim) == (None, lost.token)
-
-
 def test_move_that_is_not_declared_is_refused():
     put(Errand)
     with pytest.raises(ValueError, match="no transition to new"):

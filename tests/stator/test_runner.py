@@ -245,13 +245,6 @@ class TestWorker:
     def test_run_for_ends_after_so_long(self):
         assert StatorRunner([Line], run_for=0.5).run().ended == "time over"
 
-    def test_rows_that_come_due_and_timeouts_are_found(self):
-        due = put(Step, state_ready=False, state_next_attempt=ago(1))
-        late = put(Step, state="outside", state_changed=ago(7201))
-        later = put(Step, state_ready=False, state_next_attempt=ago(-60))
-        work(Step)
-        assert (row(due).state, row(late).state, row(later).state) == ("done", "failed", "new")
-
     def test_attempts_at_once_are_limited_by_model(self):
         running, most = set(), []
 

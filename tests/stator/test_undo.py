@@ -7,19 +7,17 @@ from django.db import IntegrityError
 
 from stator import undo as undoing
 from stator.db import own_tables
-from stator.models import Action, Before, Event, History, Pause
-from stator.rows import locking, transitions
+from stator.models import Action, Before, History, Pause
+from stator.rows import transitions
 from stator.rows.life import life_of
 from stator.rows.unlocks import HOLDS, unlock_and_hold
 from stator.signals import transitioned
 from stator.undo import undo, undoable
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
-from tests.stator.rows.test_retry_at_rate import retry
 from tests.stator.running import hearing
-from tests.testapp.approvals import Expense
 from tests.testapp.basic import Page, Step
 from tests.testapp.explained import Errand
-from tests.testapp.keys import BigKeyed, Branch, IntKeyed, Seat, TextKeyed, UuidKeyed
+from tests.testapp.keys import Seat
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -136,14 +134,6 @@ def test_retry_is_undone_with_errors_and_due_time():
     assert [columns_of(one) for one in rows] == was
 
 
-def test_retry_at_a_rate_is_undone():
-    rows = [put(Parcel, **ROWS["backing off"]) for _ in range(3)]
-    was = [columns_of(one) for one in rows]
-    assert retry(*[one.pk for one in rows], per_minute=1) == 3
-    assert back(Action.objects.get()).count == 3
-    assert [columns_of(one) for one in rows] == was
-
-
 def test_undone_unlock_revives_no_claim():
     one = put(Parcel, **LEASED)
     Parcel.stator.unlock(actor="anna")
@@ -187,16 +177,6 @@ def test_interrupted_undo_is_finished_by_the_next(monkeypatch):
     assert {row(one).state for one in rows} == {"packed"}
 
 
-def test_moves_of_many_batches_are_one_action(monkeypatch):
-    monkeypatch.setattr(locking, "BATCH", 2)
-    rows = [put(Parcel) for _ in range(5)]
-    Parcel.stator.move("returned", actor="anna", reason="r")
-    action = Action.objects.get()
-    assert (action.count, Before.objects.filter(action=action.pk).count()) == (5, 5)
-    assert back(action).count == 5
-    assert {row(one).state for one in rows} == {"packed"}
-
-
 def test_action_without_objects_is_none_and_moves_by_programs_are_not_recorded():
     Parcel.stator.move("returned")
     one = put(Parcel)
@@ -206,20 +186,6 @@ def test_action_without_objects_is_none_and_moves_by_programs_are_not_recorded()
     assert not Before.objects.exists()
 
 
-@pytest.mark.parametrize("model", [IntKeyed, BigKeyed, UuidKeyed, TextKeyed, Branch])
-def test_keys_of_every_kind_go_back(model):
-    key = {"slug": "it's ü"} if model is TextKeyed else {}
-    one = put(model, **key)
-    gone = put(model, **({"slug": "other"} if key else {}))
-    lost = str(gone.pk)
-    action = Action.of(model, "move", moves=True)
-    model.stator.move("last", action=action)
-    gone.delete()
-    done = back(action)
-    assert (done.count, done.left) == (1, {lost: "is gone"})
-    assert row(one).state == "first"
-
-
 def test_many_objects_with_keys_of_several_columns_are_moved_and_go_back():
     """SQLite refuses a statement that names a thousand such keys."""
     count = 1100
@@ -227,15 +193,6 @@ def test_many_objects_with_keys_of_several_columns_are_moved_and_go_back():
     done = back(move(raw(Seat), "sold"))
     assert (done.count, done.left) == (count, {})
     assert not raw(Seat).filter(state="sold").exists()
-
-
-def test_events_that_the_object_had_in_its_state_count_again():
-    one = put(Expense)
-    Event.objects.create(
-        model_label="testapp.expense", object_pk=str(one.pk), name="approve", sender="bob", voter="bob", version=0
-    )
-    back(move(raw(Expense), "rejected"))
-    assert Event.objects.get().version == life_of(row(one)).visit == 0
 
 
 def test_objects_that_the_database_refuses_are_named(monkeypatch):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from django.core.management.base import CommandError
-from django.db import connection, models
+from django.db import models
 from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
 from django.test.utils import isolate_apps
@@ -320,95 +320,3 @@ def test_columns_that_say_what_is_done_go_last_and_not_without_a_word(tmp_path):
             ("waiting", 1),
         ]
         assert {"sent_at", "processed"}.isdisjoint(project.columns("shop_mail"))
-
-
-URGENT = """
-from django.db import connection, models
-from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel
-
-class PageGraph(StateGraph):
-    draft = State(externally_progressed=True)
-    public = State()
-    draft.transitions_to(public)
-
-class Page(StatorModel):
-    state = StateField(PageGraph)
-    urgency = models.IntegerField({field})
-
-    class StatorMeta:
-        priority = "{priority}"
-"""
-COLUMNS = {
-    "sqlite": "SELECT sql FROM sqlite_master WHERE name LIKE ?",
-    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname LIKE ?",
-    # Each index with the expressions of its generated columns.
-    "mysql": "SELECT group_concat(i.column_name), group_concat(c.generation_expression) "
-    "FROM information_schema.statistics i "
-    "JOIN information_schema.columns c USING (table_schema, table_name, column_name) "
-    "WHERE table_schema = DATABASE() AND i.index_name LIKE ?",
-}
-
-
-def test_change_of_the_order_by_priority_is_a_change_of_its_index(tmp_path):
-    with temporary_project(tmp_path) as project:
-        project.begin("shop")
-
-        def index(priority, field="default=10"):
-            # Each text has another length than the one before: Python compiles no module anew that has the same
-            # length and the same second.
-            project.write("shop/models.py", URGENT.format(priority=priority, field=field))
-            project.make_tables("shop")
-            project.manage("makemigrations", "--check", "--dry-run")
-            [definition] = project.execute(COLUMNS[connection.vendor], "st_ready_shop_page%")
-            return str(definition).replace("`", "").replace('"', "").lower()
-
-        def is_inverse(definition):
-            return re.search(r"1.* - (cast\()?urgency", definition) is not None
-
-        assert not is_inverse(index("urgency"))
-        assert is_inverse(index("-urgency"))
-        nullable = index("urgency", "null=True")
-        assert not is_inverse(nullable)
-        assert re.search(r"coalesce\(\(?urgency\)?[:,]", nullable)
-        assert not re.search(r"coalesce\(\(?urgency\)?[:,]", index("urgency"))
-
-
-EXPIRING = """from django.db import models
-from django.db.models import F
-from stator import State, StateField, StateGraph, StatorModel
-
-class PageGraph(StateGraph):
-    draft = State(externally_progressed=True)
-    public = State()
-    draft.transitions_to(public)
-    {deadline}
-
-class Page(StatorModel):
-    state = StateField(PageGraph)
-    expires = models.DateTimeField(null=True)
-    kept_for = models.DurationField(default="0:05:00")
-"""
-
-
-def test_date_that_a_graph_names_gets_an_index_and_nothing_else_changes(tmp_path):
-    with temporary_project(tmp_path) as project:
-        project.begin("shop")
-
-        def migrated(deadline):
-            project.write("shop/models.py", EXPIRING.format(deadline=deadline))
-            made = project.manage("makemigrations", "shop")
-            project.manage("migrate")
-            project.manage("makemigrations", "--check", "--dry-run")
-            return made, sum(name.startswith("st_at") for name in project.indexes("shop_page"))
-
-        _, indexes = migrated("pass")
-        assert indexes == 0
-        made, indexes = migrated('draft.times_out_to(public, at="expires")')
-        assert indexes == 1
-        assert re.findall(r"^ +[+~-] .*", made, re.MULTILINE)[0].strip().startswith("+ Create index st_at")
-        assert len(re.findall(r"^ +[+~-] .*", made, re.MULTILINE)) == 1
-        _, indexes = migrated('draft.times_out_to(public, at=F("expires") + F("kept_for"))')
-        assert indexes == 1
-        _, indexes = migrated("draft.times_out_to(public, seconds=86400)")
-        assert indexes == 0
