@@ -15,18 +15,6 @@ from tests.docs.test_site import QUESTIONS
 from tests.installing import once
 from tests.processes import wait_until
 
-# Further words, and the page for them.
-WORDS = [
-    ("cron", "how-to/cron"), ("delay", "how-to/start-later"), ("existing table", "how-to/adopt"),
-    ("remove state", "how-to/change-a-graph"), ("backoff", "concepts/attempts"), ("timeout", "concepts/time"),
-    ("kubernetes", "how-to/deploy"), ("docker", "how-to/deploy"), ("shutdown", "how-to/deploy"),
-    ("logging", "how-to/logging"), ("stuck", "guides/stuck"), ("django-fsm", "how-to/from-django-fsm"),
-    ("http", "guides/http-api"), ("api token", "guides/http-api"), ("schedule", "guides/schedules"),
-    ("dead letter", "guides/queues"), ("priority", "guides/queues"), ("payment", "how-to/payment"),
-    ("lease", "concepts/leases"), ("security", "guides/security"), ("pytest", "guides/testing"),
-    ("settings", "reference/settings"), ("mypy", "how-to/types"), ("fast", "benchmarks"),
-    ("scaling", "how-to/scaling"), ("stator.W302", "reference"),
-]  # fmt: skip
 # What new users ask who know another queue, in its words; written before the pages had them.
 NEW_USERS = [
     ("how do I deduplicate jobs?", "guides/queues"), ("unique job", "guides/queues"),
@@ -37,7 +25,7 @@ NEW_USERS = [
     ("progress bar", "how-to/progress"), ("dashboard", "guides/operating"), ("upgrade", "how-to/upgrade"),
     ("JavaScript", "guides/api-clients"), ("poison message", "concepts/attempts"), ("multi tenant", "how-to/databases"),
 ]  # fmt: skip
-SEARCHES = [*((words, page) for _, page, _, words in QUESTIONS), *WORDS, *NEW_USERS]
+SEARCHES = [*((words, page) for _, page, _, words in QUESTIONS), *NEW_USERS]
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -201,7 +201,7 @@ def test_work_goes_on_after_trouble_on_the_wire(watch, fleet, proxy, thorough):
         before = begun.count()
         workers.until(lambda before=before: begun.count() > before and workers.starts(other).exists())
         with trouble(proxy):
-            Flag().wait(4.0)
+            Flag().wait(3.0)
         before = begun.count()
         Job.objects.bulk_create(Job(seconds=random.uniform(0, 0.2)) for _ in range(50))
         workers.until(lambda before=before: begun.count() > before)

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from itertools import combinations_with_replacement
+from itertools import product
 
 import pytest
 
@@ -27,7 +27,8 @@ KINDS = {
     "exited": (900, 100, 100, False),
     "just started": (5, 1, None, True),
 }
-CREWS = [crew for size in (0, 1, 2) for crew in combinations_with_replacement(KINDS, size)]
+# Nobody, each alone, two that live, and each that serves beside each that does not.
+CREWS = [(), *((kind,) for kind in KINDS), ("live", "live"), *product(("live", "just started"), ("hung", "exited"))]
 
 
 def register(kind, held):
