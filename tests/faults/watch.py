@@ -81,17 +81,24 @@ def _drop_on_postgresql(model: Any) -> list[str]:
     return [f"DROP TRIGGER IF EXISTS testapp_keep_event ON {model._meta.db_table}"]
 
 
-def _create_on_sqlite(model: Any) -> list[str]:
+# For each: the actor, the type of a text, the moment, and what a trigger makes of its statement.
+JSON_TRIGGERS = {
+    "sqlite": ("testapp_actor()", "TEXT", "strftime('%Y-%m-%d %H:%M:%f', 'now')", "BEGIN {}; END"),
+    "mysql": ("COALESCE(@testapp_actor, '')", "CHAR", "CURRENT_TIMESTAMP(6)", "FOR EACH ROW {}"),
+}
+
+
+def _create_with_json(model: Any) -> list[str]:
+    actor, text, now, body = JSON_TRIGGERS[connection.vendor]
+    name, table, label = model._meta.model_name, model._meta.db_table, model._meta.label_lower
     before, after = _as_json(model, "OLD"), _as_json(model, "NEW")
     statements = []
-    for action, old, new in (("INSERT", "NULL", after), ("UPDATE", before, after), ("DELETE", before, "NULL")):
-        pk = f"{'OLD' if action == 'DELETE' else 'NEW'}.{model._meta.pk.column}"
-        statements.append(
-            f"CREATE TRIGGER testapp_{action}_{model._meta.model_name} AFTER {action} ON {model._meta.db_table} BEGIN"
-            " INSERT INTO testapp_event (label, object_pk, at, actor, old, new)"
-            f" VALUES ('{model._meta.label_lower}', CAST({pk} AS TEXT), strftime('%Y-%m-%d %H:%M:%f', 'now'),"
-            f" testapp_actor(), {old}, {new}); END"
-        )
+    for action, row, old, new in (
+        ("INSERT", "NEW", "NULL", after), ("UPDATE", "NEW", before, after), ("DELETE", "OLD", before, "NULL"),
+    ):  # fmt: skip
+        values = f"'{label}', CAST({row}.{model._meta.pk.column} AS {text}), {now}, {actor}, {old}, {new}"
+        insert = f"INSERT INTO testapp_event (label, object_pk, at, actor, old, new) VALUES ({values})"
+        statements.append(f"CREATE TRIGGER testapp_{action}_{name} AFTER {action} ON {table} {body.format(insert)}")
     return statements
 
 
@@ -100,27 +107,13 @@ def _as_json(model: Any, row: str) -> str:
     return f"json_object({', '.join(pairs)})"
 
 
-def _drop_on_sqlite(model: Any) -> list[str]:
+def _drop_by_name(model: Any) -> list[str]:
     name = model._meta.model_name
     return [f"DROP TRIGGER IF EXISTS testapp_{action}_{name}" for action in ("INSERT", "UPDATE", "DELETE")]
 
 
-def _create_on_mysql(model: Any) -> list[str]:
-    before, after = _as_json(model, "OLD"), _as_json(model, "NEW")
-    statements = []
-    for action, old, new in (("INSERT", "NULL", after), ("UPDATE", before, after), ("DELETE", before, "NULL")):
-        pk = f"{'OLD' if action == 'DELETE' else 'NEW'}.{model._meta.pk.column}"
-        statements.append(
-            f"CREATE TRIGGER testapp_{action}_{model._meta.model_name} AFTER {action} ON {model._meta.db_table}"
-            " FOR EACH ROW INSERT INTO testapp_event (label, object_pk, at, actor, old, new)"
-            f" VALUES ('{model._meta.label_lower}', CAST({pk} AS CHAR), CURRENT_TIMESTAMP(6),"
-            f" COALESCE(@testapp_actor, ''), {old}, {new})"
-        )
-    return statements
-
-
-_create = {"postgresql": _create_on_postgresql, "sqlite": _create_on_sqlite, "mysql": _create_on_mysql}
-_drop = {"postgresql": _drop_on_postgresql, "sqlite": _drop_on_sqlite, "mysql": _drop_on_sqlite}
+_create = {"postgresql": _create_on_postgresql, "sqlite": _create_with_json, "mysql": _create_with_json}
+_drop = {"postgresql": _drop_on_postgresql, "sqlite": _drop_by_name, "mysql": _drop_by_name}
 
 
 def _event(event: faults.Event) -> Event:
