@@ -163,9 +163,10 @@ def events(printed: str, name: str = "") -> list[dict[str, Any]]:
 
 def wait_until(condition: Callable[[], Any], timeout: float = PATIENCE, message: str | Callable[[], str] = "") -> Any:
     """The first true value of the condition; fails with the message (or what it returns) when none comes in time."""
-    pause, end = Event(), monotonic() + timeout
+    pause, begun = Event(), monotonic()
     while not (value := condition()):
-        if monotonic() > end:
+        if (waited := monotonic() - begun) > timeout:
             raise AssertionError((message() if callable(message) else message) or f"nothing came true in {timeout} s")
-        pause.wait(0.02)
+        # What takes long needs no quick look: each is a query, beside workers that compute.
+        pause.wait(0.02 if waited < 1.0 else 0.1)
     return value
