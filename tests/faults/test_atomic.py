@@ -46,10 +46,10 @@ def effects(history):
 
 
 def test_effects_and_move_of_a_killed_worker_are_both_there_or_both_not(watch, fleet, thorough):
-    kills, workers_at_once = (200, 4) if thorough else (8, 3)
+    kills, workers_at_once = (200, 4) if thorough else (4, 3)
     if connection.vendor == "sqlite":
         # One transaction at a time, each as long as its handler.
-        kills, workers_at_once = kills // 4, 2
+        kills, workers_at_once = max(kills // 4, 2), 2
     watched = watch(Booking)
     workers = fleet("testapp.Booking", STATOR_THREADS=3, STATOR_MAX_CRASHES=1000)
     for _ in range(workers_at_once):

@@ -54,7 +54,7 @@ def crashed_claims(history):
 
 
 def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
-    kills = 200 if thorough else 4
+    kills = 200 if thorough else 3
     watched = watch(Job)
     workers = fleet("testapp.Job", STATOR_MAX_CRASHES=1000)
     for _ in range(WORKERS):

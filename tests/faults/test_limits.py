@@ -45,7 +45,7 @@ def turn(found):
 
 @pytest.mark.mariadb
 def test_limit_holds_and_is_reached_again_when_workers_are_killed(watch, fleet, thorough):
-    kills = 40 if thorough else 3
+    kills = 40 if thorough else 2
     watched = watch(Limited)
     Limited.objects.bulk_create(Limited(seconds=0.4) for _ in range(300 * kills))
     workers = fleet("testapp.Limited", STATOR_MAX_CRASHES=1000)
