@@ -12,11 +12,11 @@ from django.utils import timezone
 
 from stator.admin import StatorAdmin
 from stator.admin.listing import AnyAddressAdmin
-from stator.models import Overview
+from stator.models import Overview, Pause
 from tasks.models import Consumer, Queue, Schedule, Task
 from tests.stator.making import raw
 from tests.tasks.making import make_queue
-from tests.testapp.keys import OneToOneKeyed, Plain
+from tests.testapp.keys import CodeKeyed, OneToOneKeyed, Plain, TextKeyed, UuidKeyed
 
 pytestmark = pytest.mark.django_db
 
@@ -189,6 +189,20 @@ def looked_up():
 
 
 LOOKED_UP = looked_up()
+
+
+@pytest.mark.parametrize(
+    ("model", "act"),
+    [
+        (Queue, "queue_resume"), (Task, "task_cancel"), (Task, "stator_retry"), (Schedule, "pause"),
+        (Pause, "stator_end"), (Consumer, "delete_selected"), (TextKeyed, "stator_retry"),
+        (UuidKeyed, "stator_pause"), (CodeKeyed, "stator_unlock"),
+    ],
+)  # fmt: skip
+def test_action_on_an_impossible_key_changes_nothing(admin_client, model, act):
+    for key in ("nope", "9" * 30, "\0", ""):
+        posted = {"action": act, "index": "0", "_selected_action": [key]}
+        assert admin_client.post(url_of(model, "changelist"), posted, follow=True).status_code == 200, key
 
 
 def initial(client, model, **given):

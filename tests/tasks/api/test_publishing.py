@@ -135,21 +135,6 @@ def test_open_batch_takes_tasks_of_several_requests_until_it_is_closed(call, que
     assert call("POST", f"batches/{number}/close", {}, given)[0] == 200
 
 
-def test_batch_is_requeued_and_canceled(call, queue):
-    given = token()
-    number = published(call, given)
-    Task.objects.update(max_attempts=1)
-    for _ in TASKS:
-        claim_one(queue).fail("no such image")
-    drain(Batch)
-    status, found = call("POST", f"batches/{number}/requeue", {}, given)
-    assert (status, found["state"], found["counts"]["pending"]) == (200, "running", 2)
-    status, found = call("POST", f"batches/{number}/cancel?reason=twice", {}, given)
-    assert (status, found["state"], found["counts"]["canceled"]) == (200, "canceled", 2)
-    status, found = call("POST", f"batches/{number}/requeue", {}, given)
-    assert (status, found["error"]) == (409, "conflict"), found
-
-
 def test_token_reaches_batches_of_its_queues_only(call, queue):
     number = published(call, token())
     other = token(name="other", queues=[Queue.objects.create(name="other")])

@@ -7,11 +7,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tasks import client as module
-from tasks.client import Client, LeaseLost
+from tasks.client import Client
 from tasks.models import Queue, Task
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
-from tests.tasks.making import fresh
 from tests.tasks.serving import server, token
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -30,20 +29,6 @@ def test_claim_is_lost_by_the_own_clock_when_its_lease_ends_while_the_server_is_
         assert not claim.lost
     with claim.heartbeating(every=0.1) as held:
         wait_until(lambda: held.lost)
-
-
-def test_claim_whose_lease_ended_while_the_server_was_away_stays_lost(queue):
-    task = queue.publish("resize").task
-    with server() as base:
-        client = Client(base, token())
-        [claim] = client.claim("encode", worker="bot-1", lease=0.5)
-    wait_until(lambda: claim.lost)
-    with server(port=urlsplit(base).port):
-        for end in (claim.heartbeat, claim.resolve):
-            with pytest.raises(LeaseLost):
-                end()
-            assert claim.lost
-    assert fresh(task).status != "completed"
 
 
 ENDS = {
