@@ -1,7 +1,7 @@
 """All faults mixed (F39), in an order that a seed decides, around one worker that is left alone.
 
-The short run has each kind once. ``bin/chaos --soak MINUTES`` goes on for so long, and then the worker must not have
-grown. ``SEED`` makes the same choice of faults again.
+The short run has five kinds once; each kind has a test of its own. ``bin/chaos --soak MINUTES`` goes on for so long,
+and then the worker must not have grown. ``SEED`` makes the same choice of faults again.
 """
 
 import os
@@ -210,7 +210,7 @@ def test_nothing_is_lost_or_done_twice_and_no_worker_grows_whatever_happens_arou
     done, started = [], monotonic()
     print(f"SEED={SEED}")
     begun = site.workers.starts
-    for fault in until_time_is_over(site) if thorough else each_once(site):
+    for fault in until_time_is_over(site) if thorough else some_once(site):
         site.until(lambda: all(begun(worker).exists() for worker in site.workers.alive.values()))
         done.append((datetime.now(UTC), fault.__name__))
         fault(site)
@@ -234,10 +234,10 @@ def test_nothing_is_lost_or_done_twice_and_no_worker_grows_whatever_happens_arou
     watched.judge(max_crashes=100_000)
 
 
-def each_once(site: Site) -> list[Callable[[Site], None]]:
-    """Every kind of fault, in the order of the seed."""
+def some_once(site: Site) -> list[Callable[[Site], None]]:
+    """Five kinds of faults, as the seed says."""
     faults = [*FAULTS, *FAULTS_OF[connection.vendor]]
-    return site.choice.sample(faults, len(faults))
+    return site.choice.sample(faults, 5)
 
 
 def until_time_is_over(site: Site) -> Iterator[Callable[[Site], None]]:
