@@ -138,7 +138,7 @@ EXTENSIONS = {
         r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",
     ),
     "guard": Extension(
-        "stator/rows/column_guard.py stator/worker/unsaved.py stator/strict_fence.py",
+        "stator/rows/column_guard.py stator/strict_fence.py",
         r"guard|^unsaved$|(?i:strict_?fence)",
     ),
     "migrations": Extension(
@@ -181,7 +181,7 @@ EXTENSIONS = {
         "tasks/backend/* tasks/queue/priorities.py", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"
     ),
     "schedules": Extension(
-        "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/admin/ticks.py tasks/commands/schedules.py "
+        "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/commands/schedules.py "
         "tasks/diagnosis/schedules.py tasks/diagnosis/turns.py",
         r"(?i)schedules?$|periodic|cron|^tick\w*$",
     ),
@@ -220,8 +220,8 @@ TABLES = "stator/db/effect_table.py"
 SURFACES = (
     "stator/checks/* stator/commands/* stator/draining.py stator/extending.py stator/management/* "
     "stator/terminal.py stator/testing.py "
-    "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
-    "stator/rows/unlocks.py stator/rows/retry_at_rate.py stator/rows/record_tables.py tasks/testing.py"
+    "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py "
+    "stator/rows/unlocks.py stator/rows/due_times.py stator/rows/record_tables.py tasks/testing.py"
 )
 
 # The extensions that are deleted for the name of several together, or of a part.

@@ -58,7 +58,7 @@ LOADED_BY_NAME = {
     # The functions that options of models name.
     ("rows.meta", "option"),
     ("admin", "_path"),
-    ("db.sweeps", "table.sweep"),
+    ("db.own_tables", "table.sweep"),
     ("worker.duties", "path"),
     ("worker.measures", "path"),
     ("metrics", "path"),

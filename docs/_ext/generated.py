@@ -93,7 +93,7 @@ class OptionsOfActions(SphinxDirective):
 
 
 class FieldsOf(SphinxDirective):
-    """``.. fields-of:: tasks.models.Queue tasks.api.queue_schemas.QueueIn``: what people set, from the API's schema."""
+    """``.. fields-of:: tasks.models.Queue tasks.api.queues.QueueIn``: what people set, from the API's schema."""
 
     required_arguments = 2
 

@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_of, log, noun_of, refuse, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
-from stator.explain.prospects import looked_at, prospects
+from stator.explain.reasons import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.state_column import state_name

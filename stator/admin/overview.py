@@ -20,16 +20,15 @@ from stator.admin.search import found
 from stator.admin_site.sites import StatorAdminSite
 from stator.explain.survey import GROUPED
 from stator.models import Overview, StatorModel
-from stator.overview.flow import DAY, PERIODS
+from stator.overview.flow import DAY, LATEST, PERIODS
 from stator.overview.schemas import schemas_of, works_in_schemas
 from stator.overview.sections import sections
-from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.clock import local_now
+from stator.rows.due_times import AT_ONCE, retry_spread
 from stator.rows.meta import by_database, managed
 from stator.rows.readings import read
-from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.scopes import entering
 from stator.texts import escape
 

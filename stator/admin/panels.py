@@ -14,10 +14,20 @@ from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.models import StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
-from stator.overview.flow import Flow, flows
-from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, moves_in, waits_in
+from stator.overview.flow import (
+    GAP,
+    MINUTES,
+    Flow,
+    Minutes,
+    Stays,
+    alive_in,
+    failing_in,
+    flows,
+    moves,
+    moves_in,
+    waits_in,
+)
 from stator.overview.looks import Looks
-from stator.overview.stays import Stays, moves
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed

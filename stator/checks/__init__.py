@@ -17,11 +17,9 @@ from stator.checks.databases import (
     check_rows,
     check_sqlite,
 )
-from stator.checks.deployment import check_atomic_requests, check_debug
 from stator.checks.graphs import check_graph
 from stator.checks.messages import looked
-from stator.checks.settings import check_settings
-from stator.checks.shadowing import check_shadowing
+from stator.checks.settings import check_atomic_requests, check_debug, check_settings, check_shadowing
 from stator.checks.tables import check_model, check_plain_model
 from stator.models import StatorModel
 

@@ -8,10 +8,8 @@ from django.db import connections, router
 
 from stator.capabilities import capabilities_of
 from stator.checks.messages import message
-from stator.db.drivers import REMEDY, unsupported_driver
-from stator.db.engines import untested_engine
+from stator.db.engines import REMEDY, is_replica, unsupported_driver, untested_engine
 from stator.db.tables import lack_of
-from stator.db.writable import is_replica
 from stator.models import StatorModel
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet

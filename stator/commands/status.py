@@ -14,10 +14,10 @@ from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
 from stator.overview.changes import deletions, told_deletion
+from stator.overview.flow import HEADS as STAYS
+from stator.overview.flow import Stays, moves
 from stator.overview.looks import Looks
 from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
-from stator.overview.stays import HEADS as STAYS
-from stator.overview.stays import Stays, moves
 from stator.overview.survey import problems, surveys
 from stator.rows.clock import moment_json
 from stator.rows.deletions import Deleted

@@ -1,6 +1,10 @@
-"""Why objects do not move: :func:`explain` for one object, :func:`explain_counts` for many."""
+"""Why objects do not move: :func:`explain` for one object, :func:`explain_counts` for many.
+
+The prospects of due objects are the same reasons, for answers of people's actions.
+"""
 
 from collections.abc import Iterator
+from typing import Any
 
 from django.db.models import Case, CharField, Count, Model, Q, QuerySet, Value, When
 
@@ -9,6 +13,7 @@ from stator.explain.kinds import KINDS, all_kinds, kind_of
 from stator.explain.many import Many
 from stator.explain.problem import Problem
 from stator.rows.meta import function_of, options_of, owner_of, written_to
+from stator.texts import counted
 
 
 def explain(model: type[Model], pk: object, using: str | None = None) -> list[Problem]:
@@ -37,3 +42,40 @@ def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
             yield from own(many.using).items()
         if kind.rows is not None:
             yield kind.code, kind.rows(many)
+
+
+# How many objects are checked; a message needs no more.
+LOOKED_AT = 1000
+
+
+def looked_at(rows: QuerySet[Any]) -> list[object]:
+    """Return the keys of the first rows, to be asked for before an action that changes what a filter finds."""
+    return list(rows.order_by("pk").values_list("pk", flat=True)[:LOOKED_AT])
+
+
+def prospects(rows: QuerySet[Any], pks: list[object], count: int) -> str:
+    """Return a sentence that says why the named objects are not attempted; empty if nothing prevents it.
+
+    ``rows``: any queryset of the model and database. ``count``: how many were made due.
+    """
+    owner: type[Model] = owner_of(rows.model)
+    found: QuerySet[Any] = QuerySet(owner, using=written_to(rows)).filter(pk__in=pks)
+    if count == 1 and len(pks) == 1:
+        return _of_one(found)
+    numbers = [(kind_of(code).keeps, number) for code, number in explain_counts(found).items()]
+    kept = [(phrase, number) for phrase, number in numbers if phrase]
+    if not count or not kept:
+        return ""
+    parts = ", ".join(f"{number:,} {phrase}" for phrase, number in kept)
+    of = f" of the {counted(len(pks), 'object')} looked at" if len(pks) < count else ""
+    total = sum(number for _, number in kept)
+    return f"{total:,}{of} {'is' if total == 1 else 'are'} not attempted yet: {parts}."
+
+
+def _of_one(found: QuerySet[Any]) -> str:
+    """Return the first reason of one object that keeps it, and what to do about it."""
+    for row in found:
+        for reason in row.explain():
+            if kind_of(reason.code).keeps:
+                return f"It is not attempted yet: {reason.sentence} {reason.remedy}".strip()
+    return ""

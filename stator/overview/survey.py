@@ -7,8 +7,8 @@ from typing import Any
 from django.db import DatabaseError, connections
 
 from stator.db.conditions import Stored, StoredCondition, all_stored_kinds
+from stator.db.engines import refusal_of_writes
 from stator.db.tables import lack_of, probe_columns, wrong_expression
-from stator.db.writable import refusal_of_writes
 from stator.explain.estimates import Pace
 from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, problems_in, reading_kinds
 from stator.explain.problem import Problem

@@ -35,8 +35,8 @@ class RecordTable:
     by ``life`` which one that is. ``outlives``: they are about one object, named in the same way, and stay when it is
     deleted, unless its app deletes them with it. Of tables that have the objects in another way: ``present``, the rows
     that may be in force, and ``end``, which ends what is in force for deleted objects. ``entered``: the column that has
-    when an object entered its state. ``sweep``: the path of the :class:`~stator.db.sweeps.Sweep` that deletes what is
-    no longer in force, after the time of ``kept``.
+    when an object entered its state. ``sweep``: the path of the :class:`~stator.db.own_tables.Sweep` that deletes what
+    is no longer in force, after the time of ``kept``.
 
     ``undo``: takes back what a manual action made here, given the model, the action, what came of its undo, the alias
     of the database and the part of the undo; see :mod:`stator.undo`. ``since``: returns which objects with some keys,
@@ -64,7 +64,7 @@ RECORD_TABLES = [
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
-    RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.prune.OVER"),
+    RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.follower.OVER"),
 ]  # fmt: skip
 
 

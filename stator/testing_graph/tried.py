@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from stator.conf import load_settings
-from stator.extensions.events.tried import TriesEvents
-from stator.extensions.steps.tried import TriesSteps
+from stator.extensions.events.walks import TriesEvents
+from stator.extensions.steps.testing import TriesSteps
 from stator.graph import State
 from stator.querysets import HeldClaim
 from stator.rows.life import Life

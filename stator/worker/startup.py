@@ -18,12 +18,10 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.db.drivers import REMEDY, unsupported_driver
-from stator.db.engines import unusable_engine
+from stator.db.engines import REMEDY, refusal_of_writes, unsupported_driver, unusable_engine
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.tables import lack_of
-from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
 from stator.rows.meta import by_database, graph_of
 from stator.rows.record_tables import RECORD_TABLES

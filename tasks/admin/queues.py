@@ -18,8 +18,7 @@ from stator.admin.fields import OF_JSON
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.admin.row_summary import progress, seconds_since
 from stator.graph.durations import span
-from tasks.admin.queue_errors import dead_by_error
-from tasks.admin.queue_flow import flow_of
+from tasks.admin.queue_flow import dead_by_error, flow_of
 from tasks.admin.summaries import summarize
 from tasks.conf import TaskSettings
 from tasks.diagnosis.figures import Figures, add_figures

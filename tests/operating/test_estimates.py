@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from stator.explain.estimates import estimate, pace_text
-from stator.extensions.stats.paces import paces
+from stator.extensions.stats.readings import paces
 from stator.models import Depth, Stats, Worker
 from tasks.models import Queue
 from tests.operating.tools import overview, shell
@@ -33,7 +33,7 @@ def sample():
 def steady(monkeypatch):
     """Samples of one hour, whatever the minute at which the test runs."""
     now = timezone.now().replace(minute=30, second=20)
-    monkeypatch.setattr("stator.extensions.stats.paces._hour", lambda minute: now)
+    monkeypatch.setattr("stator.extensions.stats.readings._hour", lambda minute: now)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from stator.models import Report
 from stator.rows.actions import Action
 from stator.rows.claimable import Crashes
-from stator.rows.retry_at_rate import retry_spread
+from stator.rows.due_times import retry_spread
 from tests.operating.tools import shell
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.making import ago, automatic, change, expire, operations_of, put, raw, row

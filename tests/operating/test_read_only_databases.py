@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from stator.db.writable import refusal_of_writes
+from stator.db.engines import refusal_of_writes
 from tests.operating.tools import shell
 from tests.processes import WorkerProcess, settings_module
 from tests.stator.making import put

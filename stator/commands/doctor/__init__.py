@@ -12,7 +12,7 @@ from stator.batteries import extensions
 from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import models_of
-from stator.commands.doctor import clocks, postgresql, standing, tables
+from stator.commands.doctor import postgresql, servers, standing, tables
 from stator.db.looks import bounded
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[Look, ...]] = {
     "has_plpgsql": (tables.triggers,),
 }
 SERVERS: dict[str, tuple[Look, ...]] = {
-    "": (clocks.skew,),
+    "": (servers.skew,),
     "has_monitoring_views": (
         postgresql.server, postgresql.long_transactions, postgresql.lock_waits, postgresql.oldest_snapshot,
         postgresql.dead_rows, postgresql.replication,

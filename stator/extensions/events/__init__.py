@@ -15,6 +15,6 @@ EXTENSION = Extension(
     admin=("stator.extensions.events.admin.pages",),
     counters=("stator.extensions.events.figures.REFUSED",),
     gauges=("stator.extensions.events.figures.AWAITING", "stator.extensions.events.figures.SENT"),
-    urls=("stator.extensions.events.urls.urlpatterns",),
+    urls=("stator.extensions.events.answering.urlpatterns",),
     commands=("stator.extensions.events.send",),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import path
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
@@ -58,3 +59,6 @@ def _page(request: HttpRequest, status: int, **context: Any) -> HttpResponse:
     # Django would log the path, which is the secret.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
+
+
+urlpatterns = [path("answer/<str:token>/", show_answer, name="answer")]

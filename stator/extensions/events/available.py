@@ -1,22 +1,48 @@
-"""What a user may send to objects now: the one answer of the inbox, of the pages of objects, and over HTTP."""
+"""What a user may send to objects now, and who may send an event: the one answer of all pages, and over HTTP."""
 
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db.models import Model, QuerySet
 
 from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import name_of, refusal_of
 from stator.extensions.events.models import events_of
-from stator.extensions.events.people import NAMED, people_with
 from stator.extensions.events.senders import sender_of
 from stator.rows.keys import shown_key
 from stator.rows.life import life_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.state_column import state_field, state_of
 from stator.texts import listed
+
+# People who are named.
+NAMED = 5
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+def people_with(permission: str) -> list[str] | None:
+    """Return up to ``NAMED`` names of active users who have a permission, and one more if there are more.
+
+    None if that is not known: other backends may give it, or the project has users of its own kind.
+    """
+    if (
+        not permission
+        or not apps.is_installed("django.contrib.auth")
+        or [*settings.AUTHENTICATION_BACKENDS] != [BACKEND]
+    ):
+        return None
+    manager: Any = get_user_model()._default_manager
+    if not hasattr(manager, "with_perm"):
+        return None
+    found = manager.with_perm(permission, backend=BACKEND).order_by("pk")
+    return [str(user.get_username()) for user in found[: NAMED + 1]]
+
 
 logger = logging.getLogger("stator.events")
 

@@ -1,17 +1,23 @@
-"""What moves do for events: rows get the events that were kept for the state, and states that were left are marked."""
+"""What moves do for events: rows get the events that were kept for the state, and states that were left are marked.
+
+Events that are no longer in force are deleted by a sweep.
+"""
 
 from collections.abc import Sequence
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
+from stator.db.own_tables import Row, Sweep, with_rows
 from stator.extensions.events.events import apply_event, note_event
 from stator.extensions.events.models import LEFT, Event, events_of
 from stator.graph.states import State
+from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.followers import Follower, Left
 from stator.rows.keys import key_of
 from stator.rows.locking import BATCH, Locked, in_batches
 from stator.rows.meta import graph_of
+from stator.scopes import entered
 
 
 class KeptEvents(Follower):
@@ -73,3 +79,36 @@ def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)
+
+
+class OldEvents(Sweep):
+    """Deletes events past their retention that are not in force. Index ``stator_event_at``.
+
+    In force are events of the present visit and wish of an object, events that are kept, and the marks of states that
+    an object has left in this life.
+    """
+
+    def part(self, alias: str, limit: int, age: float) -> int:
+        """Examine the next events by age."""
+        place = alias, entered()
+        events: QuerySet[Event] = QuerySet(Event, using=alias)
+        old = events.filter(at__lt=columns.after(-age)).exclude(version=None, until__gt=Now())
+        if place in self.last:
+            at, last = self.last.pop(place)
+            old = old.filter(Q(at__gt=at) | Q(at=at, pk__gt=last), at__gte=at)
+        found = list(old.order_by("at", "pk").only("model_label", "object_pk", "at", "version", "life")[:limit])
+        if len(found) == limit:
+            self.last[place] = found[-1].at, found[-1].pk
+        over = [one.pk for _, some in with_rows(found, alias) for one, row in some if not _keeps(row, one)]
+        return events.filter(pk__in=over).delete()[0] if over else 0
+
+
+def _keeps(row: Row | None, event: Event) -> bool:
+    if row is None:
+        return False
+    if event.version == LEFT:
+        return row.life.is_of(event.life)
+    return not row.rests or row.life.keeps(event.life, event.version)
+
+
+OLD_EVENTS = OldEvents()

@@ -13,9 +13,9 @@ from stator.explain.many import Many
 from stator.explain.problem import ERROR, Problem
 from stator.explain.sentences import Said, either, timeout_of
 from stator.explain.survey import Depths, Surveyed
+from stator.extensions.events.available import NAMED, people_with
 from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.models import Event, events_of
-from stator.extensions.events.people import NAMED, people_with
 from stator.graph.durations import span
 from stator.rows.clock import Now
 from stator.rows.life import OF_LIFE, Life

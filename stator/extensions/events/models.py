@@ -106,6 +106,10 @@ def _sent_since(model: type[Model], using: str, keys: list[str], moment: Any) ->
 
 add_record_table(
     RecordTable(
-        model=Event, kept="history", of_life=True, sweep="stator.extensions.events.prune.OLD_EVENTS", since=_sent_since
+        model=Event,
+        kept="history",
+        of_life=True,
+        sweep="stator.extensions.events.follower.OLD_EVENTS",
+        since=_sent_since,
     )
 )

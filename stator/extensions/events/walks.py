@@ -1,4 +1,4 @@
-"""Events of the walks of ``check_graph``."""
+"""Events of ``check_graph``: of its walks, and of the handlers that it calls."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -26,3 +26,14 @@ class SendsEvents:
         else:
             self.events += (event,)
             self.stay(by, self.failures, 0.0)
+
+
+class TriesEvents:
+    """The events of a claim that is only tried, which it was given."""
+
+    __slots__ = ()
+
+    @property
+    def events(self: Any) -> tuple[Any, ...]:
+        given: tuple[Any, ...] = self._events
+        return given

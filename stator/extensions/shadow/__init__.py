@@ -4,7 +4,7 @@ from stator.seams import Extension
 
 EXTENSION = Extension(
     name="shadow",
-    duties=("stator.extensions.shadow.duties.LOOK",),
+    duties=("stator.extensions.shadow.watch.LOOK",),
     kinds=("stator.extensions.shadow.problems.SHADOW",),
     arguments=("stator.extensions.shadow.arguments",),
     commands=("stator.extensions.shadow.shadow",),

@@ -24,6 +24,7 @@ from stator.rows.keys import key_names, keys_in, keys_of
 from stator.rows.locking import most_keys
 from stator.rows.meta import option_of
 from stator.statements import is_one_of
+from stator.worker.duties import Duty, all_rows
 
 # Keys of a part of the table, of which most may be of objects that are done; lines and objects of one statement.
 KEYS, AT_ONCE = 5000, 1000
@@ -224,3 +225,13 @@ def _follow(operations: Operations, lines: list[ShadowLine], rows: dict[str, Jud
         _open(operations).bulk_update(changed, ["act", "to", "due"])
         _open(operations).filter(pk__in=done).delete()
         _write(operations, again)
+
+
+LOOK = Duty(
+    "shadow",
+    look,
+    needed=lambda operations: bool(operations.state_field.left),
+    gives_way=True,
+    parts=all_rows,
+    ended=end_pass,
+)

@@ -1,7 +1,7 @@
 """Slices: stores for parts of the rows of a model with ``spread``, over the partitions of its table or over nodes.
 
 ``slices`` makes them, and ``nodes`` says which tables Citus has distributed; ``node_probe`` is the poll of such tables.
-``away`` knows which nodes do not answer, and ``doctor`` says so.
+``away`` knows which nodes do not answer, and says so.
 ``grouping`` has Django group their rows by all columns.
 """
 
@@ -10,6 +10,6 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="slices",
     connect=tuple(f"stator.extensions.slices.{name}.connect" for name in ("grouping", "nodes", "slices")),
-    looks=("stator.extensions.slices.doctor.nodes",),
+    looks=("stator.extensions.slices.away.nodes",),
     parts=("stator.extensions.slices.away.parts",),
 )

@@ -7,7 +7,7 @@ EXTENSION = Extension(
     connect=("stator.extensions.stats.readings.connect",),
     effects=("stator.extensions.stats.effect.CountedAttempts",),
     parts=("stator.extensions.stats.gathered.parts",),
-    duties=("stator.extensions.stats.duties.SAMPLE",),
-    upkeep=("stator.extensions.stats.duties.THIN", "stator.extensions.stats.duties.MERGE"),
+    duties=("stator.extensions.stats.chores.SAMPLE",),
+    upkeep=("stator.extensions.stats.chores.THIN", "stator.extensions.stats.chores.MERGE"),
     admin=("stator.extensions.stats.admin",),
 )

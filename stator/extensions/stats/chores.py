@@ -16,6 +16,7 @@ from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
+from stator.worker.duties import Duty, Upkeep, When, all_rows
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
@@ -129,3 +130,13 @@ def _lock_all(operations: Operations, rows: QuerySet[Merged]) -> list[Merged]:
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
     return found if len(found) == rows.values("pk")[:PARTS].count() else []
+
+
+# The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.
+COUNTED = 100_000
+
+# For all models of a scope in one transaction.
+SAMPLE = Duty("sample_depths", sample_depths, COUNTED, parts=all_rows, when=When.TOGETHER)
+
+THIN = Upkeep("thinned", "samples of the queue thinned", thin)
+MERGE = Upkeep("merged", "rows of statistics merged", merge_stats)

@@ -77,6 +77,6 @@ def steps_of_visit(row: QuerySet[Any], key: Any, life: Any) -> QuerySet[Step]:
 
 add_record_table(
     RecordTable(
-        model=Step, kept="history", of_life=True, entered="entered", sweep="stator.extensions.steps.prune.ENDED_STEPS"
+        model=Step, kept="history", of_life=True, entered="entered", sweep="stator.extensions.steps.effect.ENDED_STEPS"
     )
 )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.conf import settings as django_settings
 
-from stator.db.drivers import unsupported_driver
+from stator.db.engines import unsupported_driver
 from tests.sizes import PATIENCE
 
 SETTINGS = """

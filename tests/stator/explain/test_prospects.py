@@ -3,7 +3,7 @@
 import pytest
 
 from stator.explain import prospects as module
-from stator.explain.prospects import looked_at, prospects
+from stator.explain.reasons import looked_at, prospects
 from stator.models import Pause, Worker
 from tests.stator.making import put
 from tests.testapp.explained import Errand

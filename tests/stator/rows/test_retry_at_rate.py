@@ -6,7 +6,7 @@ import pytest
 from django.db.models import QuerySet
 
 from stator.models import Action, History
-from stator.rows.retry_at_rate import AT_ONCE, retry_spread
+from stator.rows.due_times import AT_ONCE, retry_spread
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.operators import Parcel
 

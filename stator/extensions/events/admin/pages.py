@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite, ModelAdmin
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -12,19 +13,39 @@ from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
 from stator.admin import actions, detail, filters, timeline
+from stator.admin.filters import SOMEWHERE
 from stator.admin.read_only import OfObjectAdmin
 from stator.admin.timeline import Act, TimelineEvent, move_text
 from stator.admin_site.sites import ENTRIES
 from stator.explain import Problem
 from stator.extensions.events.admin import inbox
 from stator.extensions.events.admin.answers import offered_on
-from stator.extensions.events.admin.filters import EventFilter
 from stator.extensions.events.admin.sending import stator_send
 from stator.extensions.events.available import skips
 from stator.extensions.events.edges import NAME
-from stator.extensions.events.events import EVENT
+from stator.extensions.events.events import EVENT, declared_events
 from stator.extensions.events.models import Event
 from stator.models import Overview, StatorModel
+from stator.rows.meta import graph_of, owner_of
+from stator.rows.state_column import state_field
+
+
+class EventFilter(admin.SimpleListFilter):
+    """Rows that wait for an event."""
+
+    title = "waits for"
+    parameter_name = "waits_for"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        """Return the events of the graph."""
+        return [(name, name) for name in graph_of(model_admin.model).event_names]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
+        """Return the rows whose states take the chosen event."""
+        if not self.value():
+            return queryset
+        states = [event.state.name for event in declared_events(owner_of(queryset.model), str(self.value()))]
+        return queryset.filter(SOMEWHERE, **state_field(queryset.model).among(states))
 
 
 @admin.register(Event)

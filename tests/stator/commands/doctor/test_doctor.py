@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError, connection
 
-from stator.commands.doctor import clocks
+from stator.commands.doctor import servers
 from stator.db.interface import new_token, new_worker_id
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import ago, put
@@ -57,21 +57,21 @@ def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew
 
 @pytest.mark.postgresql
 def test_clocks_that_are_apart_are_a_warning(monkeypatch):
-    [finding] = clocks.skew("default", [])
+    [finding] = servers.skew("default", [])
     assert finding.level == "ok"
-    real = clocks.time.time
-    monkeypatch.setattr(clocks, "time", SimpleNamespace(time=lambda: real() + 60))
-    [finding] = clocks.skew("default", [])
+    real = servers.time.time
+    monkeypatch.setattr(servers, "time", SimpleNamespace(time=lambda: real() + 60))
+    [finding] = servers.skew("default", [])
     assert (finding.level, "60" in finding.sentence) == ("warning", True)
 
 
 @pytest.mark.postgresql
 def test_clocks_of_nodes_that_are_apart_are_a_warning(monkeypatch):
-    now = clocks.time.time()
+    now = servers.time.time()
     for apart, levels in ((0.5, ["ok", "ok"]), (3.0, ["ok", "ok", "warning"])):
         told = [("node a:5432: ", [(now,)]), ("node b:5432: ", [(now + apart,)])]
-        monkeypatch.setattr(clocks, "ask", lambda alias, statement, told=told: told)
-        found = clocks.skew("default", [])
+        monkeypatch.setattr(servers, "ask", lambda alias, statement, told=told: told)
+        found = servers.skew("default", [])
         assert [finding.level for finding in found] == levels
         assert found[0].sentence.startswith("node a:5432: ")
     assert "the clocks of the nodes are 3.0 s apart" in found[2].sentence
