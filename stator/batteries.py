@@ -17,7 +17,7 @@ from stator.rows.news import NEWS
 from stator.seams import Extension
 
 if TYPE_CHECKING:
-    from stator.worker.parts import Part
+    from stator.worker.parts import WorkerPart
     from stator.worker.worker import Worker
 
 # A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
@@ -53,7 +53,7 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(dict.fromkeys(each for each in (*ours, *of_apps, *of_project) if each))
 
 
-def parts_of(worker: "Worker") -> list["Part"]:
+def parts_of(worker: "Worker") -> list["WorkerPart"]:
     """Return what the extensions have beside the loops of a worker; it stops in the reverse order."""
     return [part for extension in extensions() for path in extension.parts for part in import_string(path)(worker)]
 

@@ -61,7 +61,7 @@ class Extension:
     ``effects``: the paths of subclasses of :class:`~stator.db.effects.Effect`, which say what the record of outcomes
     writes beside the columns of the rows; moves without a handler ask them too. They are imported in the same way.
     ``parts``: the paths of functions that return what a worker has beside its loops, given the
-    :class:`~stator.worker.worker.Worker` that is about to start: :class:`~stator.worker.parts.Part` values.
+    :class:`~stator.worker.worker.Worker` that is about to start: :class:`~stator.worker.parts.WorkerPart` values.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.

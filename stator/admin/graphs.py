@@ -8,7 +8,7 @@ from stator.explain.survey import Depths, InState
 from stator.graph import State
 from stator.graph.drawing import kind_of
 from stator.graph.durations import span
-from stator.graph.layout import MAX_STATES, Box, Line, Picture, Size, lay_out
+from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.overview.flow import Flow
 from stator.rows.state_column import state_field
@@ -36,7 +36,7 @@ class GraphNode:
 class Arrow:
     """A line with its label."""
 
-    line: Line
+    line: DrawnEdge
     label: str
     title: str
     css: str
@@ -88,7 +88,7 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNo
     )
 
 
-def _arrow(line: Line, kinds: list[str], flow: Flow) -> Arrow:
+def _arrow(line: DrawnEdge, kinds: list[str], flow: Flow) -> Arrow:
     moves = flow.edges.get((line.source, line.target), 0.0)
     names = list(dict.fromkeys(kinds))
     title = f"{line.source} to {line.target} ({', '.join(names)}): about {moves:,.0f} in the last hour"

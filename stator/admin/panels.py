@@ -10,7 +10,7 @@ from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.kinds import KINDS
-from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
+from stator.explain.survey import ErrorGroup, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.models import StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
@@ -289,7 +289,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     ]  # fmt: skip
 
 
-def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages: Pages) -> dict[str, Any]:
+def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], pages: Pages) -> dict[str, Any]:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     model = of.model
     example = next((pk for pk in group.failing[:1] if pk in named[group.label]), None)
@@ -309,7 +309,7 @@ def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages:
     }
 
 
-def _gave_up(group: Group, model: type[StatorModel], pages: Pages) -> str:
+def _gave_up(group: ErrorGroup, model: type[StatorModel], pages: Pages) -> str:
     """Return the address of the list of objects in the state that they enter after too many errors."""
     state = model.state_graph.states.get(group.state)
     return (

@@ -9,7 +9,7 @@ from stator.explain import Problem
 from stator.explain.sentences import either
 from stator.graph import StateGraph
 from stator.graph.drawing import described, joined
-from stator.graph.layout import MAX_STATES, Box, Line, Picture, lay_out
+from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, lay_out
 from stator.models import StatorModel
 from stator.rows.meta import model_named
 from stator.rows.state_column import state_name
@@ -19,7 +19,7 @@ from stator.rows.state_column import state_name
 class ShownShape:
     """A box or a line, with its style."""
 
-    at: Box | Line
+    at: Box | DrawnEdge
     classes: str
     words: str = ""
     gone: bool = False
@@ -86,7 +86,7 @@ def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) 
     return " ".join(marks)
 
 
-def _line(line: Line, ways: Mapping[tuple[str, str], tuple[str, str]], moves: list[tuple[str, str]]) -> ShownShape:
+def _line(line: DrawnEdge, ways: Mapping[tuple[str, str], tuple[str, str]], moves: list[tuple[str, str]]) -> ShownShape:
     ends = (line.source, line.target)
     (kind, words), gone = ways[ends], ends in moves
     return ShownShape(line, f"stator-{kind}{' stator-way' if gone else ''}", words, gone)

@@ -58,7 +58,7 @@ class Timeline:
 Entries = Callable[[StatorModel, int], Iterable[tuple[str, TimelineEvent]]]
 
 
-class Act(Protocol):
+class StoredEntry(Protocol):
     """A stored entry of the history of an object."""
 
     @property
@@ -75,7 +75,7 @@ class Act(Protocol):
 
 # What extensions add; and what they say of stored entries, by their kind, given who did it and further details.
 _further: list[Entries] = []
-TOLD: dict[str, Callable[[Act, str, str], TimelineEvent]] = {}
+TOLD: dict[str, Callable[[StoredEntry, str, str], TimelineEvent]] = {}
 
 
 def add_entries(entries: Entries) -> None:
@@ -83,7 +83,7 @@ def add_entries(entries: Entries) -> None:
     _further.append(entries)
 
 
-def move_text(act: Act) -> str:
+def move_text(act: StoredEntry) -> str:
     """Return the states that a move led from and to."""
     return f"{act.source} \N{RIGHTWARDS ARROW} {act.to}"
 

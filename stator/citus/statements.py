@@ -14,8 +14,8 @@ from stator.db import postgresql, records, sql
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import compiler_of
 from stator.db.effect_table import bound
-from stator.db.effects import Effect, Plan
-from stator.db.interface import Operations, OutcomeBatch, Parts, Written
+from stator.db.effects import Effect, RecordPlan
+from stator.db.interface import Operations, OutcomeBatch, StoreParts, Written
 from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
 from stator.db.records import Accepted
@@ -94,7 +94,7 @@ class CitusRecords(PostgresqlRecords):
         """What outcomes and moves write beside the rows."""
         return bound(replace(self._store, updates=True))
 
-    def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
+    def _write(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind. If no valid claim is written, a row to update is missing: insert it, repeat."""
         # Another statement may follow, so none of them commits the transaction.
         written = super()._write(batch, plan, last=False)
@@ -115,7 +115,7 @@ class SliceRecords(PostgresqlRecords):
             return super()._record_batch(batch, again=again, last=last)
 
 
-def parts_of(operations: Operations) -> Parts:
+def parts_of(operations: Operations) -> StoreParts:
     """Return the parts of these operations; the leases are the portable ones."""
     if operations.model._meta.is_composite_pk:
         return postgresql.parts_of(operations)
@@ -123,4 +123,4 @@ def parts_of(operations: Operations) -> Parts:
     transactions = CitusTransactions(operations, compiler)
     kind = CitusRecords if operations.part is None else SliceRecords
     recorded = kind(operations, compiler, transactions.pick)
-    return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)
+    return StoreParts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from stator.citus.watching import WATCH, Watch
+from stator.citus.watching import WATCH, StatementWatch
 
 
 class NodeSilent(psycopg.OperationalError):
@@ -26,7 +26,7 @@ def _wait(driver: "psycopg.Connection[Any]", wait: Callable[..., Any], answer: A
     return wait(answer if watch is None else _patiently(watch, answer, driver), *rest, **named)
 
 
-def _patiently(watch: Watch, answer: Any, driver: "psycopg.Connection[Any]") -> Generator[Any, Any, Any]:
+def _patiently(watch: StatementWatch, answer: Any, driver: "psycopg.Connection[Any]") -> Generator[Any, Any, Any]:
     """Go on with the driver's generator of one exchange with the server, which wakes up each 0.1 s."""
     began = monotonic()
     try:

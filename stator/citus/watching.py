@@ -4,11 +4,11 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Watch(Protocol):
+class StatementWatch(Protocol):
     """Decides for how long a statement waits."""
 
     def is_in_vain(self, waited: float) -> str:
         """Return why a statement that has waited for so many seconds is given up; "" if it goes on."""
 
 
-WATCH: ContextVar[Watch | None] = ContextVar("stator_watch", default=None)
+WATCH: ContextVar[StatementWatch | None] = ContextVar("stator_watch", default=None)

@@ -8,7 +8,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
-from stator.db.interface import Operations, Parts
+from stator.db.interface import Operations, StoreParts
 from stator.scopes import Scope
 
 
@@ -20,5 +20,5 @@ def operations_for(model: type[Model], settings: Settings, worker_id: str, alias
 def operations_in(scope: Scope, model: type[Model], settings: Settings, worker_id: str) -> Operations:
     """Return the operations on the rows of a model in a scope."""
     statements = capabilities_of(connections[scope.alias]).statements
-    parts_of: Callable[[Operations], Parts] = import_module(statements).parts_of
+    parts_of: Callable[[Operations], StoreParts] = import_module(statements).parts_of
     return Operations(model, scope, settings, worker_id, parts_of)

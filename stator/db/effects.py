@@ -206,7 +206,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecordPlan:
     """How effects are written: ``together`` with the rows, each by its answer, or by ``further`` statements.
 
     ``later``: those that take note of the rows and write nothing with them.
@@ -219,11 +219,11 @@ class Plan:
     together: tuple[tuple[Effect, Hashable], ...]
     further: tuple[Effect, ...]
     tells: bool
-    complete: "Plan | None" = None
+    complete: "RecordPlan | None" = None
     later: tuple[Effect, ...] = ()
 
     @classmethod
-    def of(cls, effects: Sequence[Effect], answers: tuple[Hashable, ...]) -> "Plan":
+    def of(cls, effects: Sequence[Effect], answers: tuple[Hashable, ...]) -> "RecordPlan":
         """Return the plan for these answers of the effects."""
         asked = [(effect, answer) for effect, answer in zip(effects, answers, strict=True) if answer is not None]
         together = tuple((effect, answer) for effect, answer in asked if answer not in (AFTER, LATER))

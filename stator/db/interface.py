@@ -384,7 +384,7 @@ def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
         group = [ended for ended in group if latest[ended[0].pk] is not ended]
 
 
-class Parts(NamedTuple):
+class StoreParts(NamedTuple):
     """The parts of the operations on one model."""
 
     transactions: "Transactions"
@@ -412,7 +412,7 @@ class Operations(Rows):
         scope: Scope,
         settings: Settings,
         worker_id: str,
-        parts_of: "Callable[[Operations], Parts]",
+        parts_of: "Callable[[Operations], StoreParts]",
     ) -> None:
         super().__init__(model, scope, settings, worker_id)
         self._parts_of = parts_of

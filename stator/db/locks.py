@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from stator.capabilities import Capabilities
 from stator.db.retry import is_of_remote, suspends
-from stator.db.suspensions import Pace, Suspension, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspension, Suspensions
 from stator.scopes import Scope
 from stator.texts import one_line
 
@@ -28,7 +28,7 @@ PROBE = 0.1
 # Seconds until a step is tried again, at first and at most. Some time after that, a skipped step says nothing about the
 # table any more.
 FIRST_PAUSE, MAX_PAUSE = 0.2, 2.0
-PACE = Pace(FIRST_PAUSE, MAX_PAUSE, stale=10.0, varies=True)
+PACE = ResumptionPace(FIRST_PAUSE, MAX_PAUSE, stale=10.0, varies=True)
 
 LOCKED, AWAY = "another session locks its table", "the node with its rows cannot be reached"
 

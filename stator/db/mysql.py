@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 
 from stator.db import portable, transactions
 from stator.db.generated import forget_columns, in_columns, present_columns
-from stator.db.interface import Operations, Parts
+from stator.db.interface import Operations, StoreParts
 from stator.db.locks import PROBE
 from stator.db.retry import is_of_schema
 from stator.db.values import Pk
@@ -140,7 +140,7 @@ def send(connection: BaseDatabaseWrapper, statement: str) -> None:
         connection.connection.query(statement)
 
 
-def parts_of(operations: Operations) -> Parts:
+def parts_of(operations: Operations) -> StoreParts:
     """Return the parts of these operations."""
     return portable.parts_of(operations)._replace(transactions=MysqlTransactions(operations))
 

@@ -7,15 +7,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.claims import Claims
 from stator.db.effects import Store
-from stator.db.interface import Operations, Parts
+from stator.db.interface import Operations, StoreParts
 from stator.db.leases import Leases
 from stator.db.records import Records
 from stator.db.transactions import Transactions
 
 
-def parts_of(operations: Operations) -> Parts:
+def parts_of(operations: Operations) -> StoreParts:
     """Return the portable parts of these operations."""
-    return Parts(Transactions(operations), Leases(operations), Claims(operations), Records(Store(operations)))
+    return StoreParts(Transactions(operations), Leases(operations), Claims(operations), Records(Store(operations)))
 
 
 def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> AbstractContextManager[object]:

@@ -13,7 +13,7 @@ from django.db.transaction import atomic
 from stator.db import portable, sql, transactions
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import Compiler, compiler_of
-from stator.db.interface import Claim, Operations, Parts
+from stator.db.interface import Claim, Operations, StoreParts
 from stator.db.leases import Leases, still_claimed
 from stator.db.records_postgresql import PostgresqlRecords
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
@@ -166,14 +166,14 @@ class CompositeTransactions(PostgresqlTransactions):
     lock_claimed = transactions.Transactions.lock_claimed
 
 
-def parts_of(operations: Operations) -> Parts:
+def parts_of(operations: Operations) -> StoreParts:
     """Return the parts of these operations; the leases are the portable ones."""
     compiler = compiler_of(operations.model, operations.alias)
     if operations.model._meta.is_composite_pk:
         return portable.parts_of(operations)._replace(transactions=CompositeTransactions(operations, compiler))
     transactions = PostgresqlTransactions(operations, compiler)
     records = PostgresqlRecords(operations, compiler, transactions.pick)
-    return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)
+    return StoreParts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 
 from stator.db.effect_table import bound
-from stator.db.effects import Act, Done, Effect, Plan, RowsMove, Store
+from stator.db.effects import Act, Done, Effect, RecordPlan, RowsMove, Store
 from stator.db.interface import Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
 from stator.db.outcome_columns import changes_of, found_written, write_key
@@ -40,15 +40,15 @@ class Records:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._operations: Operations = store.operations
-        self._plans: dict[tuple[Hashable, ...], Plan] = {}
-        self._quiet_plans: dict[tuple[str, str], Plan] = {}
+        self._plans: dict[tuple[Hashable, ...], RecordPlan] = {}
+        self._quiet_plans: dict[tuple[str, str], RecordPlan] = {}
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
         """What outcomes and moves write beside the rows."""
         return bound(self._store)
 
-    def _plan(self, act: Act) -> Plan:
+    def _plan(self, act: Act) -> RecordPlan:
         """Return how the effects of an act are written."""
         if not act.quiet or self._may_be_picky:
             return self._planned(act)
@@ -61,11 +61,11 @@ class Records:
     def _may_be_picky(self) -> bool:
         return any(effect.picky for effect in self.effects)
 
-    def _planned(self, act: Act) -> Plan:
+    def _planned(self, act: Act) -> RecordPlan:
         answers = tuple([effect.wants(act) for effect in self.effects])
         plan = self._plans.get(answers)
         if plan is None:
-            plan = self._plans[answers] = Plan.of(self.effects, answers)
+            plan = self._plans[answers] = RecordPlan.of(self.effects, answers)
         return plan
 
     def record(self, ended: list[Ended], *, last: bool = False, note: Any = None) -> Written:
@@ -121,7 +121,7 @@ class Records:
         """
         return None
 
-    def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
+    def _write(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes; return the accepted ones, and how long their rows had been in the state that they left.
 
         ``last``: this statement may commit the transaction.

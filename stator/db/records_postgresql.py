@@ -15,7 +15,7 @@ from django.db.models.expressions import RawSQL
 from stator import signals
 from stator.db import records, sql
 from stator.db.compiler import Compiler, places_of
-from stator.db.effects import Act, Part, Plan, RowsMove, Store
+from stator.db.effects import Act, Part, RecordPlan, RowsMove, Store
 from stator.db.interface import Operations, OutcomeBatch, Written
 from stator.db.outcome_columns import changes_by_arrays, delays_of
 from stator.db.records import Accepted
@@ -117,13 +117,13 @@ class PostgresqlRecords(records.Records):
         result.at = found[0][1]
         return result
 
-    def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
+    def _write(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind and their effects (RECORD); a row is written only while its claim is valid."""
         found, tells = self._send(batch, plan, last=last), plan.tells and batch.moved
         keys = self._compiler.keys_of(found)
         return (dict(zip(keys, [stay for _, stay in found], strict=True)) if tells else dict.fromkeys(keys)), []
 
-    def _send(self, batch: OutcomeBatch, plan: Plan, *, last: bool = False) -> list[Row]:
+    def _send(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool = False) -> list[Row]:
         """Send RECORD. Arrays of equal values are empty: unnest fills them up with null."""
         placed = any(map(_place, batch.claims))
         of_edge = batch.edge, placed, plan.answers
@@ -142,7 +142,7 @@ class PostgresqlRecords(records.Records):
         return self._fetched(statement, batch, plan, values, often=True, last=last)
 
     def _fetched(
-        self, statement: Statement, act: Act, plan: Plan, values: dict[str, object], **sent: bool
+        self, statement: Statement, act: Act, plan: RecordPlan, values: dict[str, object], **sent: bool
     ) -> list[Row]:
         """Return the answer to a statement that moves rows along an edge, with the values of its effects."""
         operations, (source, to) = self._operations, act.edge
@@ -152,7 +152,7 @@ class PostgresqlRecords(records.Records):
         params = statement.bind(connections[operations.alias], values)
         return operations.fetch(statement.text, params, sql.TO_FIRST if plan.complete else sql.BY_KEY, **sent)
 
-    def _statement(self, batch: OutcomeBatch, plan: Plan, *, placed: bool) -> Statement:
+    def _statement(self, batch: OutcomeBatch, plan: RecordPlan, *, placed: bool) -> Statement:
         """Return the statement of a batch, which edges into one state share if nothing else depends on the source."""
         source = batch.source
         goes_on = source.name if batch.may_go_on else ""
@@ -166,7 +166,7 @@ class PostgresqlRecords(records.Records):
     def _statements(self) -> dict[tuple[Hashable, ...], Statement]:
         return self._compiler.statements_of((type(self), *map(type, self.effects)), self._operations)
 
-    def _compiled(self, batch: OutcomeBatch, plan: Plan, *, placed: bool) -> Statement:
+    def _compiled(self, batch: OutcomeBatch, plan: RecordPlan, *, placed: bool) -> Statement:
         parts = [AT_CTID] * placed + plan.parts(batch)
         names = [name for part in parts for name in part.names]
         kept = ["pk", "claim", "delay", "failed", *names]

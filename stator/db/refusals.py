@@ -10,7 +10,7 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.db.conditions import ALL, CLAIM
 from stator.db.retry import is_of_schema, is_passing
-from stator.db.suspensions import Pace, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.db.values import Pk
 from stator.graph.failures import MESSAGE_LENGTH, bounded
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 # Seconds that a refused row is left alone; they double each time, up to the second number.
 LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
-PACE = Pace(LEFT_ALONE, MAX_SECONDS, stale=MAX_SECONDS)
+PACE = ResumptionPace(LEFT_ALONE, MAX_SECONDS, stale=MAX_SECONDS)
 
 # For refused claims, and how many refusals bring no warning. A constraint may forbid what another claim has just made
 # impossible, and allow it once that claim has ended.
-PACE_OF_CLAIMS, QUIETLY = Pace(1.0, MAX_SECONDS, stale=MAX_SECONDS), 2
+PACE_OF_CLAIMS, QUIETLY = ResumptionPace(1.0, MAX_SECONDS, stale=MAX_SECONDS), 2
 
 # Refused rows that one part of a chore takes, at some statements each, before it leaves further rows to the next part.
 AT_ONCE = 100

@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db import portable, transactions
-from stator.db.interface import Operations, Parts
+from stator.db.interface import Operations, StoreParts
 
 
 class SqliteTransactions(transactions.Transactions):
@@ -66,7 +66,7 @@ def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractCont
             connection.connection.execute(f"PRAGMA busy_timeout = {usual}")
 
 
-def parts_of(operations: Operations) -> Parts:
+def parts_of(operations: Operations) -> StoreParts:
     """Return the parts of these operations."""
     return portable.parts_of(operations)._replace(transactions=SqliteTransactions(operations))
 

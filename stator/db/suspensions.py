@@ -26,7 +26,7 @@ class Suspension:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ResumptionPace:
     """For how long something is left alone: ``first`` seconds, twice as long each time in a row, ``most`` at most.
 
     ``stale``: seconds after its end from when on it is forgotten. ``varies``: by up to half of it less, so that workers
@@ -45,7 +45,7 @@ class Pace:
 
 
 # Until somebody ends it.
-OPEN_END = Pace(inf)
+OPEN_END = ResumptionPace(inf)
 
 
 class Suspensions:
@@ -55,7 +55,7 @@ class Suspensions:
     is all that is asked on the way of a row.
     """
 
-    def __init__(self, pace: Pace = OPEN_END) -> None:
+    def __init__(self, pace: ResumptionPace = OPEN_END) -> None:
         self.held: dict[Hashable, Suspension] = {}
         self._pace = pace
         self._lock = threading.RLock()
@@ -73,7 +73,7 @@ class Suspensions:
         suspension = self.held.get(key)
         return max(0.0, suspension.until - time.monotonic()) if suspension else 0.0
 
-    def suspend(self, key: Hashable, reason: Exception | str, pace: Pace | None = None) -> Suspension:
+    def suspend(self, key: Hashable, reason: Exception | str, pace: ResumptionPace | None = None) -> Suspension:
         """Leave it alone for a while, by a pace that may differ from the usual one."""
         pace, now = pace or self._pace, time.monotonic()
         with self._lock:

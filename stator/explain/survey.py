@@ -178,7 +178,7 @@ GROUPED = 1000
 
 
 @dataclass(slots=True)
-class Group:
+class ErrorGroup:
     """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.
 
     ``log``: the last lines that the latest of these attempts logged.
@@ -292,7 +292,7 @@ class Surveyed:
     using: str
     depths: Depths
     crew: Crew
-    groups: list[Group] = field(default_factory=list)
+    groups: list[ErrorGroup] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     knowing: dict[str, list[str]] = field(default_factory=dict)
     # What kinds of problems have read of it, by their codes, and how many objects of each state they tell.
@@ -371,7 +371,7 @@ class Survey:
     using: str
     models: dict[str, Surveyed]
     workers: Workers
-    groups: list[Group]
+    groups: list[ErrorGroup]
     older_errors: bool
     unread: dict[str, Problem] = field(default_factory=dict)
     refusal: str = ""

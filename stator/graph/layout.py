@@ -61,7 +61,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DrawnEdge:
     """An edge: the ``d`` of an SVG path from source to target, and the middle of its label."""
 
     source: str
@@ -78,7 +78,7 @@ class Picture:
     width: float
     height: float
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[DrawnEdge, ...]
 
 
 @lru_cache(maxsize=256)
@@ -258,7 +258,7 @@ def _apart(wanted: list[float], heights: list[float]) -> list[float]:
 # Lines
 
 
-def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[Line]:
+def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[DrawnEdge]:
     """Return the line of each edge between two boxes; two edges between the same boxes run side by side."""
     strands = [(pair, edge) for pair in chains for edge in (pair, pair[::-1]) if edge in labels]
     leaving = _ports(strands, chains, boxes, end=0)
@@ -290,7 +290,7 @@ def _ports(
     return ports
 
 
-def _line(edge: Pair, points: list[Point]) -> Line:
+def _line(edge: Pair, points: list[Point]) -> DrawnEdge:
     """Return a line with curves between columns, straight across a column."""
     path = f"M{_point(points[0])}"
     for number, (one, other) in enumerate(pairwise(points)):
@@ -299,10 +299,10 @@ def _line(edge: Pair, points: list[Point]) -> Line:
         path += f" {'C' if turns else 'L'}{turns}{_point(other)}"
     middle = len(points) // 2
     (x, y), (other_x, other_y) = points[middle - 1], points[middle]
-    return Line(*edge, path, round((x + other_x) / 2, 1), round((y + other_y) / 2, 1))
+    return DrawnEdge(*edge, path, round((x + other_x) / 2, 1), round((y + other_y) / 2, 1))
 
 
-def _loops(boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[Line]:
+def _loops(boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[DrawnEdge]:
     """Return the lines of edges from a box to itself, above the box."""
     lines = []
     for source, target in labels:
@@ -310,7 +310,7 @@ def _loops(boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[Line]:
             box = boxes[source]
             points = [(box.middle + aside, box.y - above) for aside, above in ((-12, 0), (-24, 24), (24, 24), (12, 0))]
             first, *others = map(_point, points)
-            lines.append(Line(source, target, f"M{first} C{' '.join(others)}", box.middle, box.y - 18))
+            lines.append(DrawnEdge(source, target, f"M{first} C{' '.join(others)}", box.middle, box.y - 18))
     return lines
 
 

@@ -66,7 +66,7 @@ def _restoring(using: str, holders: Iterable[Any], names: Collection[str] | None
             journal.note(part, before, _values(part, own))
 
 
-class Before(NamedTuple):
+class BeforeSave(NamedTuple):
     """An instance before it is saved: whether it is new, its database, and its attributes."""
 
     adding: bool
@@ -74,7 +74,7 @@ class Before(NamedTuple):
     values: dict[str, Any]
 
 
-def before_save(using: str, instance: Model) -> Before | None:
+def before_save(using: str, instance: Model) -> BeforeSave | None:
     """Return what :func:`note_save` needs after the instance was saved; None outside of a transaction.
 
     As ``remembered``, in a tenth of the time: programs save many objects in one transaction.
@@ -83,10 +83,10 @@ def before_save(using: str, instance: Model) -> Before | None:
         return None
     state, values = instance._state, instance.__dict__
     # A copy of all attributes takes less time than one of some.
-    return Before(state.adding, state.db, values.copy() if state.adding else _values(instance, FILLED_BY_UPDATES))
+    return BeforeSave(state.adding, state.db, values.copy() if state.adding else _values(instance, FILLED_BY_UPDATES))
 
 
-def note_save(using: str, instance: Model, before: Before) -> None:
+def note_save(using: str, instance: Model, before: BeforeSave) -> None:
     """Undo what a save has written into an instance if the open transaction, or its savepoint, is rolled back."""
     if before.adding:
         held = ref(instance)
@@ -242,7 +242,7 @@ def _values(part: Any, names: Collection[str] | None) -> dict[str, Any]:
     return dict(values) if names is None else {name: values[name] for name in names if name in values}
 
 
-def _unsave(held: Callable[[], Model | None], before: Before) -> None:
+def _unsave(held: Callable[[], Model | None], before: BeforeSave) -> None:
     if (instance := held()) is None:
         return
     values, was = instance.__dict__, before.values

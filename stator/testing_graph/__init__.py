@@ -1,12 +1,12 @@
 """Exploration of graphs for ``check_graph``: checks of the whole graph, then random walks. Needs Hypothesis."""
 
-from stator.testing_graph.certain import Plan, check_backoff, check_reached, check_rest, entries_of, shortest_paths
+from stator.testing_graph.certain import WalkPlan, check_backoff, check_reached, check_rest, entries_of, shortest_paths
 from stator.testing_graph.walks import run_walks
 
-__all__ = ["Plan", "entries_of", "explore"]
+__all__ = ["WalkPlan", "entries_of", "explore"]
 
 
-def explore(plan: Plan, max_examples: int, max_steps: int) -> None:
+def explore(plan: WalkPlan, max_examples: int, max_steps: int) -> None:
     """Check all states, then run random walks; raise ``AssertionError`` for the first fault."""
     paths = shortest_paths(plan.graph, plan.entries)
     check_reached(plan, paths)

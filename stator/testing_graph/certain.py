@@ -16,7 +16,7 @@ MAX_ERRORS = 10_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class WalkPlan:
     """What to explore. ``errors``: the most errors in a row in each state. ``events``: payloads by event."""
 
     graph: type[StateGraph]
@@ -59,7 +59,7 @@ def shortest_paths(graph: type[StateGraph], entries: list[State]) -> dict[str, s
     return paths
 
 
-def check_reached(plan: Plan, paths: dict[str, str]) -> None:
+def check_reached(plan: WalkPlan, paths: dict[str, str]) -> None:
     """Check that every state can be reached."""
     for name in plan.graph.states:
         if name not in paths:

@@ -12,7 +12,7 @@ from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
 from stator.graph import State
 from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Moved, Outcome, Released, resolve
-from stator.testing_graph.certain import Fault, Plan
+from stator.testing_graph.certain import Fault, WalkPlan
 from stator.testing_graph.tried import TriedClaim
 
 try:
@@ -28,7 +28,7 @@ ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
 NEVER_DECLARED: tuple[object, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
 
-def run_walks(plan: Plan, max_examples: int, max_steps: int) -> None:
+def run_walks(plan: WalkPlan, max_examples: int, max_steps: int) -> None:
     """Walk with results of every kind; if there are objects, walk again with the results of their handlers."""
     options = settings(
         max_examples=max_examples,
@@ -46,7 +46,7 @@ def run_walks(plan: Plan, max_examples: int, max_steps: int) -> None:
         _run(walk, plan, options)
 
 
-def _run(walk: "type[Walk]", plan: Plan, options: settings) -> None:
+def _run(walk: "type[Walk]", plan: WalkPlan, options: settings) -> None:
     machine: Any = partial(walk, plan)
     try:
         run_state_machine_as_test(machine, settings=options)
@@ -61,7 +61,7 @@ class Walk(
 ):
     """The walk of an object through a graph, with all events outside of handlers."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WalkPlan) -> None:
         super().__init__()
         self.plan = plan
         self.object: Any = None

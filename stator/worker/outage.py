@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from stator.db.retry import is_of_schema, is_passing, suspends
-from stator.db.suspensions import Pace, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.texts import one_line
 from stator.worker.tables import Tables
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger("stator.worker")
 
 # Seconds between attempts to reach a database; short, so that work resumes soon after it is back.
-PACE = Pace(0.1, 2.0, varies=True)
+PACE = ResumptionPace(0.1, 2.0, varies=True)
 
 # How often a step that fails because of a missing table or column is repeated if no model lacks one.
 TRIES = 5

@@ -11,7 +11,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WorkerPart:
     """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``).
 
     ``alone``: attempts the objects that lost many leases, in place of the worker itself.
@@ -23,10 +23,10 @@ class Part:
     alone: Alone | None = None
 
 
-class Parts:
+class WorkerParts:
     """All parts of a worker, in the order of their start; they stop in the reverse order."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[WorkerPart]) -> None:
         self._parts = tuple(parts)
         # A part without a beat costs nothing.
         self._beats = [part.beat for part in parts if part.beat is not _nothing]

@@ -7,7 +7,7 @@ from django.db import DatabaseError, InterfaceError
 
 from stator.db.interface import Operations
 from stator.db.rows import TABLE
-from stator.db.suspensions import Pace
+from stator.db.suspensions import ResumptionPace
 from stator.db.tables import lack_of
 from stator.worker.startup import Unusable
 from stator.worker.threads import RunInThread
@@ -15,7 +15,7 @@ from stator.worker.threads import RunInThread
 logger = logging.getLogger("stator.worker")
 
 # Seconds after which the tables of left-out models are read again.
-PACE = Pace(5.0, 5.0)
+PACE = ResumptionPace(5.0, 5.0)
 
 
 class Tables:

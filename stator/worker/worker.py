@@ -35,7 +35,7 @@ from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
-from stator.worker.parts import Part, Parts
+from stator.worker.parts import WorkerPart, WorkerParts
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in
@@ -254,27 +254,27 @@ class Worker(WorkerOptions):
             self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
         )  # fmt: skip
         self.listeners = self._listeners()
-        self.parts = Parts([*self._threads_beside(), *self._looked_after(), *further])
+        self.parts = WorkerParts([*self._threads_beside(), *self._looked_after(), *further])
 
-    def _threads_beside(self) -> Iterator[Part]:
+    def _threads_beside(self) -> Iterator[WorkerPart]:
         """Yield the parts that hear, renew, claim and record; they stop after all others."""
         for listener in self.listeners:
-            yield Part(start=listener.start, stop=partial(listener.stop, STOP_TIME))
-        yield Part(start=self.heartbeat.start, stop=partial(self.heartbeat.stop, STOP_TIME))
-        yield Part(stop=partial(self._threads.stop, STOP_TIME))
+            yield WorkerPart(start=listener.start, stop=partial(listener.stop, STOP_TIME))
+        yield WorkerPart(start=self.heartbeat.start, stop=partial(self.heartbeat.stop, STOP_TIME))
+        yield WorkerPart(stop=partial(self._threads.stop, STOP_TIME))
 
-    def _looked_after(self) -> Iterator[Part]:
+    def _looked_after(self) -> Iterator[WorkerPart]:
         """Yield the parts that watch the attempts, and show them to others."""
-        yield Part(stop=self.attempts.stop, beat=self.attempts.sweep)
-        yield Part(beat=self.alone.sweep)
+        yield WorkerPart(stop=self.attempts.stop, beat=self.attempts.sweep)
+        yield WorkerPart(beat=self.alone.sweep)
         # Probes ask whether the loop turns, even if nothing watches it.
-        yield Part(beat=self.watchdog.tick)
+        yield WorkerPart(beat=self.watchdog.tick)
         if self.watch:
-            yield Part(start=self.watchdog.start, stop=self.watchdog.stop)
+            yield WorkerPart(start=self.watchdog.start, stop=self.watchdog.stop)
         if self.endpoint:
-            yield Part(start=partial(self.endpoint.start, self), stop=self.endpoint.stop)
+            yield WorkerPart(start=partial(self.endpoint.start, self), stop=self.endpoint.stop)
         if self.progress:
-            yield Part(beat=partial(self.progress, self))
+            yield WorkerPart(beat=partial(self.progress, self))
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:

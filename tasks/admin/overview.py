@@ -13,7 +13,7 @@ from stator.admin.access import Pages
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from stator.texts import told
-from tasks.diagnosis.figures import MAX_COUNTED, Line, lines
+from tasks.diagnosis.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import has_any
 from tasks.rows.claimants import CLAIMANT_ALIVE
@@ -49,7 +49,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     rows = [
         # A queue that was deleted meanwhile has no line.
-        _row(queue, waits.get(queue.pk, Line()), claimed[queue.pk], asking.get(queue.pk), tasks)
+        _row(queue, waits.get(queue.pk, QueueFigures()), claimed[queue.pk], asking.get(queue.pk), tasks)
         for queue in found[:SHOWN]
     ]
     note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
@@ -74,7 +74,9 @@ def _claimed(using: str) -> Counter[int]:
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 
-def _row(queue: Any, line: Line, claimed: int, asking: tuple[int, float] | None, tasks: str) -> tuple[Cell, ...]:
+def _row(
+    queue: Any, line: QueueFigures, claimed: int, asking: tuple[int, float] | None, tasks: str
+) -> tuple[Cell, ...]:
     late = line.waited is not None and line.waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),

@@ -41,7 +41,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueueFigures:
     """The tasks of a queue that may be claimed: how many, and for how many seconds the first has waited.
 
     ``waiting`` is at most one more than ``MAX_COUNTED``. ``end``: when they are done, at the pace of the last minutes.
@@ -99,7 +99,7 @@ def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
     return tasks.filter(state_ready=True).order_by("priority")
 
 
-def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, Line]:
+def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, QueueFigures]:
     """Return the line of each queue, by one statement.
 
     ``read``: the number of tasks, in the order of claims, among which the longest wait is looked for.
@@ -113,11 +113,11 @@ def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, Line]:
     return {pk: _line(*found) for pk, *found in for_each(queue_rows(using), pks, figures)}
 
 
-def _line(count: int, since: datetime | None, ended: int, first: datetime | None, now: datetime) -> Line:
+def _line(count: int, since: datetime | None, ended: int, first: datetime | None, now: datetime) -> QueueFigures:
     waited = None if since is None else seconds_of(now - since)
     moves = ended / span_of(ended, first, now, waited)
     end = estimate(min(count, MAX_COUNTED), now, moves=moves, more=count > MAX_COUNTED)
-    return Line(count, waited, end)
+    return QueueFigures(count, waited, end)
 
 
 def by_column(rows: QuerySet[Any], name: str = "queue") -> tuple[Counter[Any], bool]:

@@ -11,7 +11,7 @@ from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey, are_apart
 from stator.texts import told
-from tasks.diagnosis.figures import MAX_COUNTED, Line, lines
+from tasks.diagnosis.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
 from tasks.rows.queues import pause_lasts
@@ -31,7 +31,7 @@ def paused(survey: Survey) -> Iterator[Problem]:
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
     for queue in found[:SHOWN]:
-        yield _of_pause(queue, waits.get(queue.pk, Line()), late.get(queue.pk, []))
+        yield _of_pause(queue, waits.get(queue.pk, QueueFigures()), late.get(queue.pk, []))
     if len(found) > SHOWN:
         count, more = min(len(found), MAX_QUEUES) - SHOWN, len(found) > MAX_QUEUES
         yield Problem(
@@ -69,7 +69,7 @@ def _late_ticks(using: str) -> dict[int, list[float]]:
     return found
 
 
-def _of_pause(queue: Any, line: Line, late: list[float]) -> Problem:
+def _of_pause(queue: Any, line: QueueFigures, late: list[float]) -> Problem:
     behind = line.waiting if queue.claiming_paused else 0
     seconds = line.waited if behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED

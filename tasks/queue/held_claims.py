@@ -18,8 +18,8 @@ from stator.exceptions import LeaseLost
 from stator.models import remembered
 from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
-from tasks.extensions.progress.claims import SaysProgress
-from tasks.extensions.steps.claims import DoesSteps
+from tasks.extensions.progress.claims import SaysTaskProgress
+from tasks.extensions.steps.claims import DoesTaskSteps
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
 from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
@@ -43,8 +43,8 @@ HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField
 
 
 class TaskClaim(
-    SaysProgress,  # tasks.extensions.progress
-    DoesSteps,  # tasks.extensions.steps
+    SaysTaskProgress,  # tasks.extensions.progress
+    DoesTaskSteps,  # tasks.extensions.steps
     LoopClaim,
 ):
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.

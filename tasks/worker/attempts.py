@@ -230,7 +230,7 @@ async def attempt(task: Any) -> str:
         terms = queue.terms_of(task)
         if claim.attempt > (task.max_attempts or terms.most):
             raise OutOfAttempts(f"it has used its {task.max_attempts or terms.most} attempts")
-        await Attempt(task, terms).run()
+        await TaskAttempt(task, terms).run()
     except Cancel as end:
         _note_end(claim, end)
         return "canceled"
@@ -287,7 +287,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class Attempt:
+class TaskAttempt:
     """One call of an action for a task, with the further calls of local retries.
 
     ``seconds``: its timeout, which counts from the first call. ``is_marked``: the database gets to know of the call

@@ -25,7 +25,7 @@ SALT = "stator.answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerLink:
     """What a link is for. ``number``: the key of its event, so that it is used once; ``until``: seconds since 1970."""
 
     label: str
@@ -98,9 +98,9 @@ def are_served() -> bool:
         return False
 
 
-def answer_of(token: str) -> Answer | None:
+def answer_of(token: str) -> AnswerLink | None:
     """Return what a link is for; None if it was not signed here."""
     try:
-        return Answer(*signing.loads(token, salt=SALT))
+        return AnswerLink(*signing.loads(token, salt=SALT))
     except signing.BadSignature:
         return None

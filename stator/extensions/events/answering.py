@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
 from stator.exceptions import EventRefused
-from stator.extensions.events.answer_links import Answer, answer_of
+from stator.extensions.events.answer_links import AnswerLink, answer_of
 from stator.extensions.events.events import form_of, has_fields, payload_of
 
 logger = logging.getLogger("stator.events")
@@ -40,7 +40,7 @@ def show_answer(request: HttpRequest, token: str) -> HttpResponse:
         return _page(request, 500, refusal="Something went wrong. Please try again later.")
 
 
-def _answered(request: HttpRequest, answer: Answer) -> HttpResponse:
+def _answered(request: HttpRequest, answer: AnswerLink) -> HttpResponse:
     row, event = answer.asked()
     form = form_of(event)(request.POST if request.method == "POST" else None)
     context = {"row": row, "noun": row._meta.verbose_name, "event": event.name, "sender": answer.sender, "form": form}

@@ -16,7 +16,7 @@ from stator.rows.workers import name_of
 from stator.worker.alone import Alone
 from stator.worker.executor import STOPPED, timed_out
 from stator.worker.last_words import report_held
-from stator.worker.parts import Part
+from stator.worker.parts import WorkerPart
 from stator.worker.recorder import Recorder
 from stator.worker.thread_pool import ThreadPool
 from stator.worker.worker import Worker
@@ -42,7 +42,7 @@ CLOSING = 2.0
 HANDING_BACK = 2.0
 
 
-def parts(worker: Worker) -> Iterator[Part]:
+def parts(worker: Worker) -> Iterator[WorkerPart]:
     """Yield the processes of a worker that has its own process.
 
     A program that runs a worker within itself may have changed settings in memory, which another process would lack.
@@ -55,7 +55,7 @@ def parts(worker: Worker) -> Iterator[Part]:
         worker.attempts.begin, worker.is_empty, {**options, "has_paths": worker.has_paths}, recorder.add,
         partial(_note, recorder), worker.lanes.woken.set,
     )  # fmt: skip
-    yield Part(alone=alone)
+    yield WorkerPart(alone=alone)
 
 
 def _note(recorder: Recorder, claim: Claim, said: IsolatedAnswer) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 from stator.db.effects import AFTER, Act, Part, Store
 from stator.db.followed_moves import FollowedMoves
-from stator.extensions.related.watches import Watch, watchers_of
+from stator.extensions.related.watches import RelatedWatch, watchers_of
 from stator.statements import Statement, written
 
 # The objects that wait for all of their rows, each with whether one of its unfinished rows is locked now; the move of
@@ -101,9 +101,9 @@ class HandedOn(FollowedMoves):
         return found
 
     @cached_property
-    def _handed_on(self) -> dict[str, list[Watch]]:
+    def _handed_on(self) -> dict[str, list[RelatedWatch]]:
         """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
-        operations, found = self._operations, dict[str, list[Watch]]()
+        operations, found = self._operations, dict[str, list[RelatedWatch]]()
         # Related rows of a slice may be on other nodes.
         for state in () if operations.scope.node is not None else self._own:
             watches = self._watchers(state)
@@ -111,5 +111,5 @@ class HandedOn(FollowedMoves):
                 found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
         return found
 
-    def _watchers(self, state: str) -> list[Watch]:
+    def _watchers(self, state: str) -> list[RelatedWatch]:
         return [watch for watch in watchers_of(self._operations.model) if state in watch.condition.in_]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.db.models import Model, QuerySet
 
 from stator.extensions.related.waits import reopen_all, waiters_of, waits_of, wake
-from stator.extensions.related.watches import Watch, watchers_of, watches_of
+from stator.extensions.related.watches import RelatedWatch, watchers_of, watches_of
 from stator.rows import columns
 from stator.rows.followers import MOVE, Follower, HandAct, WaiterHeld, by_hand, moved
 from stator.rows.locking import features_of, lock_options, read_locked
@@ -79,7 +79,7 @@ class Related(Follower):
                 _complete(watch, using, pks, wait=wait)
 
 
-def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+def _complete(watch: RelatedWatch, using: str, pks: list[object], *, wait: bool) -> None:
     """Move the objects that waited for the last of these related objects."""
     waiting = watch.not_handed_on(using, pks)
     if not waiting:
@@ -99,7 +99,7 @@ def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> Non
         raise WaiterHeld(watch.related_to(using, error.pks, pks)) from error
 
 
-def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+def _follow(watch: RelatedWatch, using: str, pks: list[object], *, wait: bool) -> None:
     """Move objects that are locked, or were moved in this transaction, along an edge whose condition they meet."""
     owner, target, field = watch.model, watch.target, state_field(watch.model)
     rows: QuerySet[Model] = QuerySet(owner, using=using)

@@ -20,7 +20,7 @@ from stator.extensions.related.circles import Member, circle_through, links_of, 
 from stator.extensions.related.waiters import AwaitedObject, waiters
 from stator.extensions.related.waits import waiting as rows_that_wait
 from stator.extensions.related.waits import waits_of
-from stator.extensions.related.watches import Watch, watches_of
+from stator.extensions.related.watches import RelatedWatch, watches_of
 from stator.graph.durations import span
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
@@ -72,7 +72,7 @@ class Circle(Fact[list[Member]]):
 
 
 @dataclass(slots=True)
-class Gathered:
+class AwaitedCount:
     """An edge of the object's state: how many related objects it has, and how many of each state the edge waits for.
 
     ``missing`` stops at ``COUNTED`` and one more, ``total`` at ``MAX_RELATED`` and one more.
@@ -80,7 +80,7 @@ class Gathered:
     ``key``: of the related object, if the relation leads to one at most.
     """
 
-    watch: Watch
+    watch: RelatedWatch
     total: int
     missing: Counter[str] = field(default_factory=Counter)
     oldest: dict[str, datetime] = field(default_factory=dict)
@@ -92,21 +92,21 @@ class Gathered:
         return known is not None and known.terminal
 
 
-class RelatedObjects(Fact[list[Gathered]]):
+class RelatedObjects(Fact[list[AwaitedCount]]):
     """What edges of its state by related objects still miss."""
 
     moves_on = True
 
-    def known(self, facts: Facts) -> list[Gathered]:
+    def known(self, facts: Facts) -> list[AwaitedCount]:
         return [
             _gathered(watch, facts.pk, self.using) for watch in watches_of(self.model) if watch.state.name == facts.name
         ]
 
 
-def _gathered(watch: Watch, pk: object, using: str) -> Gathered:
+def _gathered(watch: RelatedWatch, pk: object, using: str) -> AwaitedCount:
     """Return what an edge by related objects misses, in two statements, or three."""
     related = watch.related_to_one(using, pk)
-    found = Gathered(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
+    found = AwaitedCount(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
     field = state_field(watch.other)
     missing = related.exclude(**field.among(watch.condition.in_)).order_by().values_list(field.name, "state_changed")
     for value, changed in missing[: COUNTED + 1]:
@@ -135,7 +135,7 @@ def heeds_related(facts: Facts) -> Iterator[Said]:
         yield f"Also waits for {words}.", numbers
 
 
-def _missing(facts: Facts, each: Gathered) -> Said:
+def _missing(facts: Facts, each: AwaitedCount) -> Said:
     """Return what an edge by related objects misses as a phrase: ``3 of 9 lines: 2 in packing, 1 failed``."""
     watch, wanted = each.watch, either(each.watch.condition.in_)
     ages = {state: (facts.now - since).total_seconds() for state, since in each.oldest.items()}
@@ -155,7 +155,7 @@ def _missing(facts: Facts, each: Gathered) -> Said:
     return f"{how_many} of {total} {watch.name} to be in {wanted}: {parts}", numbers
 
 
-def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
+def _some(state: str, count: int, oldest: float, each: AwaitedCount) -> str:
     """Return how many related objects are in a state: in one where they stay, ``1 failed``."""
     if each.is_final(state):
         return f"{count:,} {state}"

@@ -26,7 +26,7 @@ from stator.scopes import are_apart, read_first
 
 
 @dataclass(frozen=True)
-class Watch:
+class RelatedWatch:
     """An edge of ``model`` from ``state`` to ``target`` by objects of ``other``, the owner of their state.
 
     ``unfinished``: the known states of these that are not in the condition.
@@ -175,7 +175,7 @@ class Watch:
 
 
 @of_graph
-def watches_of(model: type[Model]) -> tuple[Watch, ...]:
+def watches_of(model: type[Model]) -> tuple[RelatedWatch, ...]:
     """Return the edges of a model by related objects; raise ``ImproperlyConfigured`` with one line for a wrong one."""
     return tuple(
         _watch(model, state, condition, target)
@@ -185,7 +185,7 @@ def watches_of(model: type[Model]) -> tuple[Watch, ...]:
     )
 
 
-def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
+def watchers_of(model: type[Model]) -> tuple[RelatedWatch, ...]:
     """Return the edges of this or other models by objects of this model."""
     owners = [other for other in model._meta.apps.get_models() if managed_owner(other) is other]
     return tuple(watch for other in owners for watch in watches_of(other) if watch.other is model)
@@ -201,7 +201,7 @@ def managed_owner(model: type[Model]) -> type[Model] | None:
     return owner_of(model) if hasattr(model, "_state_field") else None
 
 
-def _watch(model: type[Model], state: State, condition: AwaitedRelation, target: State) -> Watch:
+def _watch(model: type[Model], state: State, condition: AwaitedRelation, target: State) -> RelatedWatch:
     where = f"{graph_of(model).__name__}.{state.name}.{condition.kind}({condition.relation!r})"
     relations = sorted(field.name for field in model._meta.get_fields() if _is_relation(field))
     if condition.relation not in relations:
@@ -219,7 +219,7 @@ def _watch(model: type[Model], state: State, condition: AwaitedRelation, target:
         if wrong := state_problem(graph, name):
             raise ImproperlyConfigured(f"{where}: {wrong}")
     unfinished = tuple(sorted(name for name in (*graph.states, *graph.renames) if name not in condition.in_))
-    return Watch(model, state, target, condition, other, unfinished)
+    return RelatedWatch(model, state, target, condition, other, unfinished)
 
 
 def _is_relation(field: Any) -> bool:

@@ -6,7 +6,7 @@ from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import limit_of, models_of
 from stator.commands.trouble import lines_of
 from stator.explain.problem import Problem
-from stator.explain.survey import Group
+from stator.explain.survey import ErrorGroup
 from stator.extensions.reports.groups import groups
 from stator.graph.durations import span
 from stator.overview.looks import Looks
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
-    found, unread = list[Group](), dict[str, Problem]()
+    found, unread = list[ErrorGroup](), dict[str, Problem]()
     for using, part in by_database(models, options["database"]).items():
         with Looks(using, list(part), unread) as looks:
             found += [group for group in groups(using, rows_by_label(part, using), looks=looks)[0] if group.failing]
@@ -45,7 +45,7 @@ def run(options: Options) -> Answer:
     return Answer(data, [*_lines(found, labels), *(line for one in unread.values() for line in lines_of(one))])
 
 
-def _lines(found: list[Group], labels: dict[str, str]) -> list[str]:
+def _lines(found: list[ErrorGroup], labels: dict[str, str]) -> list[str]:
     if not found:
         return ["No object that can be retried fails."]
     lines = table(

@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Right
 
 from stator.conf import load_settings
-from stator.explain.survey import GROUPED, Group
+from stator.explain.survey import GROUPED, ErrorGroup
 from stator.extensions.reports.models import Report, fingerprint_of
 from stator.graph.durations import seconds_of
 from stator.overview.looks import Looks
@@ -27,7 +27,7 @@ DESCRIBED = 200
 LOG_READ = 1000
 
 # The group of a report, the state where its object failed, and when it failed.
-Reported = tuple[Group, str, datetime]
+Reported = tuple[ErrorGroup, str, datetime]
 Key = tuple[str, str]
 
 
@@ -36,7 +36,7 @@ def groups(
     rows_of: dict[str, OperatorQuerySet],
     failing: Collection[str] | None = None,
     looks: Looks | None = None,
-) -> tuple[list[Group], bool]:
+) -> tuple[list[ErrorGroup], bool]:
     """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
     ``rows_of``: the rows of each model by its label. ``failing``: the models with failing objects, if that is known.
@@ -49,7 +49,7 @@ def groups(
         with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
             return groups(using, rows_of, failing, looks)
     counted = [label for label in rows_of if failing is None or label in failing]
-    found: dict[Key, Group] = {}
+    found: dict[Key, ErrorGroup] = {}
     for label in counted:
         for group in looks.at(rows_of[label].model, partial(_failing_in, label, rows_of[label]), []):
             found[label, group.fingerprint] = group
@@ -62,7 +62,7 @@ def groups(
     pks: dict[str, dict[str, Reported]] = {}
     for pk, label, fingerprint, state, text, times, at in latest[:GROUPED]:
         key = label, fingerprint
-        group = found.setdefault(key, Group(label, fingerprint, "", state))
+        group = found.setdefault(key, ErrorGroup(label, fingerprint, "", state))
         firsts.setdefault(key, pk)
         counts[key] += 1
         attempts[key] += times
@@ -87,23 +87,25 @@ def fingerprinted(using: str, rows: OperatorQuerySet, fingerprint: str, page: in
         yield _failing(rows, [text for _, text in found])
 
 
-def _failing_in(label: str, rows: OperatorQuerySet) -> list[Group]:
+def _failing_in(label: str, rows: OperatorQuerySet) -> list[ErrorGroup]:
     """Return a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
     field = state_field(rows.model)
     reported = fingerprint_of(rows.db, rows.model)
     failing = rows.failed().filter(state_claim=None, **field.among(rows.model.state_graph.automatic_states)).order_by()
     read = list(failing.values_list("pk", field.name, "state_crashes", reported)[: GROUPED + 1])
-    most, found = load_settings().MAX_CRASHES, dict[str, Group]()
+    most, found = load_settings().MAX_CRASHES, dict[str, ErrorGroup]()
     for pk, value, crashes, fingerprint in read[:GROUPED]:
         if fingerprint is not None:
             state = field.name_of(value)
-            group = found.setdefault(fingerprint, Group(label, fingerprint, "", state, cut=len(read) > GROUPED))
+            group = found.setdefault(fingerprint, ErrorGroup(label, fingerprint, "", state, cut=len(read) > GROUPED))
             group.failing.append(pk)
             group.quarantined += crashes >= most
     return list(found.values())
 
 
-def _describe(errors: QuerySet[Report], found: dict[Key, Group], firsts: dict[Key, int], others: list[Group]) -> None:
+def _describe(
+    errors: QuerySet[Report], found: dict[Key, ErrorGroup], firsts: dict[Key, int], others: list[ErrorGroup]
+) -> None:
     """Set what the latest report of each group says; of the other groups, what any one says. One statement."""
     wanted = Q(pk__in=list(firsts.values()))
     for group in others[:DESCRIBED]:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from stator.extensions.reports.attempt_log import keep_logs
-from stator.worker.parts import Part
+from stator.worker.parts import WorkerPart
 
 
-def beside(worker: Any) -> list[Part]:
+def beside(worker: Any) -> list[WorkerPart]:
     """Return the part that has the process keep what attempts log."""
-    return [Part(start=keep_logs)]
+    return [WorkerPart(start=keep_logs)]

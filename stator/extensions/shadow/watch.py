@@ -34,7 +34,7 @@ SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class Walk:
+class ShadowWalk:
     """How far the looks at one model are: behind which line and which key, and which of both the pass has ended."""
 
     line: int = 0
@@ -44,7 +44,7 @@ class Walk:
 
 
 # By scope and model; the thread of duties alone uses it.
-_walks = defaultdict[object, Walk](Walk)
+_walks = defaultdict[object, ShadowWalk](ShadowWalk)
 
 
 class Judged(NamedTuple):
@@ -78,14 +78,14 @@ def end_pass(operations: Operations) -> None:
 
 def look_at_all(operations: Operations) -> None:
     """Look at all lines and all rows once, from the beginning."""
-    walk = Walk()
+    walk = ShadowWalk()
     while "lines" not in walk.over:
         _look_at_lines(operations, walk)
     while "rows" not in walk.over:
         _look_at_rows(operations, walk)
 
 
-def _look_at_lines(operations: Operations, walk: Walk) -> None:
+def _look_at_lines(operations: Operations, walk: ShadowWalk) -> None:
     most = most_keys(operations.model, AT_ONCE)
     with operations.reading():
         found = _open(operations).filter(pk__gt=walk.line).order_by("pk")
@@ -100,7 +100,7 @@ def _look_at_lines(operations: Operations, walk: Walk) -> None:
         walk.line = lines[-1].pk
 
 
-def _look_at_rows(operations: Operations, walk: Walk) -> None:
+def _look_at_rows(operations: Operations, walk: ShadowWalk) -> None:
     rest = operations.whole if walk.key is None else operations.whole.filter(pk__gt=walk.key)
     in_order = rest.order_by(*key_names(operations.model))
     with operations.reading():

@@ -24,7 +24,7 @@ from stator.db.retry import is_of_remote
 from stator.explain.problem import ERROR, OK, Problem
 from stator.rows.spread import spread_field
 from stator.texts import counted
-from stator.worker.parts import Part
+from stator.worker.parts import WorkerPart
 
 if TYPE_CHECKING:
     from stator.worker.worker import Worker
@@ -49,7 +49,7 @@ WHERE shardid = pg_catalog.get_shard_id_for_distribution_column(to_regclass(%s),
 """
 
 
-class Node(NamedTuple):
+class NodeAddress(NamedTuple):
     """The address of a node, as the coordinator knows it."""
 
     host: str
@@ -80,9 +80,9 @@ class Nodes:
     """
 
     def __init__(self, alias: str) -> None:
-        self.silent: frozenset[Node] = frozenset()
+        self.silent: frozenset[NodeAddress] = frozenset()
         self._alias = alias
-        self._places: dict[Slot, Node | None] = {}
+        self._places: dict[Slot, NodeAddress | None] = {}
         self._lock = threading.Condition()
         self._asked = 0.0
         self._is_asked = False
@@ -98,7 +98,7 @@ class Nodes:
                 self._thread = threading.Thread(target=self._work, name="stator-nodes", daemon=True)
                 self._thread.start()
 
-    def among_silent(self, slot: Slot | None, connection: BaseDatabaseWrapper | None = None) -> frozenset[Node]:
+    def among_silent(self, slot: Slot | None, connection: BaseDatabaseWrapper | None = None) -> frozenset[NodeAddress]:
         """Return the silent nodes of which a statement needs one: that with its slice, or all without a slice.
 
         With a ``connection``, the place of a slice is looked up if it is not known.
@@ -151,7 +151,7 @@ class Nodes:
             self._places.clear()
         self.silent = silent
 
-    def _note(self, event: str, level: int, nodes: Iterable[Node]) -> None:
+    def _note(self, event: str, level: int, nodes: Iterable[NodeAddress]) -> None:
         for node in sorted(nodes):
             logger.log(level, event, extra={"database": self._alias, "node": str(node)})
 
@@ -174,26 +174,26 @@ def _new_connection(alias: str) -> Iterator[BaseDatabaseWrapper]:
             connection.close()
 
 
-def answers_of(alias: str) -> dict[Node, bool]:
+def answers_of(alias: str) -> dict[NodeAddress, bool]:
     """Return of each node whether it answers the coordinator."""
     with _new_connection(alias) as connection, connection.cursor() as cursor:
         cursor.execute(WITHIN, [f"{REACHED_WITHIN:.0f}s"])
         cursor.execute(NODES)
-        found = {Node(*row): False for row in cursor.fetchall()}
+        found = {NodeAddress(*row): False for row in cursor.fetchall()}
         for node in found:
             cursor.execute(REACHES, node)
             found[node] = bool(cursor.fetchone()[0])
     return found
 
 
-def _place(connection: BaseDatabaseWrapper, slot: Slot) -> Node | None:
+def _place(connection: BaseDatabaseWrapper, slot: Slot) -> NodeAddress | None:
     with connection.cursor() as cursor:
         cursor.execute(PLACE.format(kind=slot.kind), [slot.table, slot.value])
         row = cursor.fetchone()
-    return Node(*row) if row else None
+    return NodeAddress(*row) if row else None
 
 
-class Watch:
+class NodeWatch:
     """A statement, or several, of which somebody waits for the nodes."""
 
     def __init__(self, nodes: Nodes, slot: Slot | None, patience: float, least: float) -> None:
@@ -220,7 +220,7 @@ class Watch:
         return _text(silent) if silent else ""
 
 
-def _text(silent: Iterable[Node]) -> str:
+def _text(silent: Iterable[NodeAddress]) -> str:
     names = sorted(map(str, silent))
     return f"node {names[0]} does not answer" if len(names) == 1 else f"nodes {', '.join(names)} do not answer"
 
@@ -238,7 +238,7 @@ def patience(operations: Operations, *, everywhere: bool = False) -> Iterator[No
         yield
         return
     slot, least = (_slot_of(operations), 0.0) if is_slice else (None, OF_LOOKS / 2)
-    with _watching(Watch(nodes_of(operations.alias), slot, PATIENCE, least)) as watch:
+    with _watching(NodeWatch(nodes_of(operations.alias), slot, PATIENCE, least)) as watch:
         if is_slice or everywhere:
             watch.check(operations.connection)
         yield
@@ -247,11 +247,11 @@ def patience(operations: Operations, *, everywhere: bool = False) -> Iterator[No
 @contextmanager
 def look_patience(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Have the looks of people's tools wait for a silent node only for a moment: many tables are on no node."""
-    with _watching(Watch(nodes_of(connection.alias), None, OF_LOOKS, OF_LOOKS / 2)):
+    with _watching(NodeWatch(nodes_of(connection.alias), None, OF_LOOKS, OF_LOOKS / 2)):
         yield
 
 
-W = TypeVar("W", Watch, None)
+W = TypeVar("W", NodeWatch, None)
 
 
 @contextmanager
@@ -280,9 +280,9 @@ def is_away(operations: Operations) -> bool:
     return bool(nodes.silent and nodes.among_silent(_slot_of(operations), operations.connection))
 
 
-def parts(worker: "Worker") -> list[Part]:
+def parts(worker: "Worker") -> list[WorkerPart]:
     """Return the end of the threads that ask for nodes."""
-    return [Part(stop=partial(_stop, [operations.alias for operations in worker.kinds]))]
+    return [WorkerPart(stop=partial(_stop, [operations.alias for operations in worker.kinds]))]
 
 
 def _stop(aliases: Iterable[str]) -> None:

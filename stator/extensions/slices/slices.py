@@ -23,7 +23,7 @@ from stator.db.conditions import CLAIM
 from stator.db.division import DIVISIONS, Undivided
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_of_remote
-from stator.db.suspensions import Pace, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.extensions.slices import node_probe
 from stator.extensions.slices.away import is_away, patience
 from stator.graph import State
@@ -45,7 +45,7 @@ MAX_EMPTY = 64
 
 # Seconds until the rows of an abandoned claim are released, and again: its node may still do it when it is back. How
 # often they are looked for; after that the lease has to end.
-GIVING_BACK, GIVEN_BACK = Pace(0.5, 16.0), 7
+GIVING_BACK, GIVEN_BACK = ResumptionPace(0.5, 16.0), 7
 
 # The step that releases them.
 GIVE_BACK = "give back"

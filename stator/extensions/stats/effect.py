@@ -9,7 +9,7 @@ from django.db import connections
 from django.db.transaction import on_commit
 
 from stator.db.effects import AFTER, LATER, Act, Done, Effect, Part, Store
-from stator.extensions.stats.gathered import GATHERED, Edge
+from stator.extensions.stats.gathered import GATHERED, CountedEdge
 from stator.extensions.stats.models import Stats
 from stator.rows.stay import Stay
 from stator.statements import Statement, written
@@ -104,7 +104,7 @@ class GatheredAttempts(CountedAttempts):
 
     def note(self, done: Done) -> None:
         """Add the rows to what is written next, once they are committed."""
-        edge = Edge(self.alias, self._operations.scope.path, self._operations.label, *done.act.edge)
+        edge = CountedEdge(self.alias, self._operations.scope.path, self._operations.label, *done.act.edge)
         on_commit(partial(GATHERED.add, edge, shard=self.shard(), **self._counts(done)), using=self.alias)
 
 

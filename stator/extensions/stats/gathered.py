@@ -11,7 +11,7 @@ from stator.db.retry import is_passing
 from stator.extensions.stats.models import Stats
 from stator.rows.stay import Stay
 from stator.scopes import entering
-from stator.worker.parts import Part
+from stator.worker.parts import WorkerPart
 
 if TYPE_CHECKING:
     from stator.worker.worker import Worker
@@ -23,7 +23,7 @@ WRITTEN_EVERY = 1.0
 AT_THE_END = 2.0
 
 
-class Edge(NamedTuple):
+class CountedEdge(NamedTuple):
     """Which statistics: of a model on a database and a path, from one state to another."""
 
     alias: str
@@ -52,16 +52,16 @@ class Count:
             self.longest = max(self.longest, stay.longest)
 
 
-class Gathered:
+class UnwrittenStats:
     """The statistics of this process that are not written yet; a process that is killed loses those of a second."""
 
     def __init__(self) -> None:
-        self._counts: dict[Edge, Count] = {}
+        self._counts: dict[CountedEdge, Count] = {}
         self._lock = threading.Lock()
         self._written = 0.0
         self._timer: threading.Timer | None = None
 
-    def add(self, edge: Edge, *, shard: int, handled: int, failed: int, stays: Iterable[Stay]) -> None:
+    def add(self, edge: CountedEdge, *, shard: int, handled: int, failed: int, stays: Iterable[Stay]) -> None:
         """Add attempts; write all that there is if a second has passed. Call it outside of transactions."""
         with self._lock:
             self._counts.setdefault(edge, Count(shard)).add(handled, failed, stays)
@@ -126,9 +126,9 @@ class Gathered:
         return timer
 
 
-GATHERED = Gathered()
+GATHERED = UnwrittenStats()
 
 
-def parts(worker: "Worker") -> list[Part]:
+def parts(worker: "Worker") -> list[WorkerPart]:
     """Return the end of a worker, which writes what is left."""
-    return [Part(stop=GATHERED.finish)]
+    return [WorkerPart(stop=GATHERED.finish)]

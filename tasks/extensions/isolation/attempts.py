@@ -6,13 +6,13 @@ from typing import Any
 from stator.extensions.isolation.surroundings import Surroundings
 from stator.extensions.reports.attempt_log import LOG, AttemptLog
 from tasks.extensions.isolation.calls import answer_of, process_for_action, value_of
-from tasks.worker.attempts import Attempt
+from tasks.worker.attempts import TaskAttempt
 
 # Bytes that the answer of an isolated process may have beyond its value: enough for an error with traceback and log.
 ANSWER_MARGIN = 131072
 
 
-async def call(attempt: Attempt) -> Any:
+async def call(attempt: TaskAttempt) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task, claim = attempt.task, attempt.claim
     around = Surroundings.here(task._state.db, claim.operations.scope.path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class SaysProgress:
+class SaysTaskProgress:
     """What a claim offers to say how far the work is."""
 
     _claim: Any

@@ -12,7 +12,7 @@ from tasks.messages import Json
 Result = TypeVar("Result")
 
 
-class DoesSteps:
+class DoesTaskSteps:
     """What a claim offers for steps."""
 
     _claim: Any

@@ -94,7 +94,7 @@ def test_config_is_that_of_the_admin():
 @pytest.fixture
 def link(site, monkeypatch):
     """Return the name of the link to what waits for a user with these permissions, if there is one."""
-    monkeypatch.setattr(inbox, "counts", inbox.Counts())
+    monkeypatch.setattr(inbox, "counts", inbox.InboxCounts())
 
     def of(name, *codenames):
         user, _ = User.objects.get_or_create(username=name, is_staff=True)

@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from stator.db import refusals
 from stator.db.claims import Claims
-from stator.db.suspensions import Pace
+from stator.db.suspensions import ResumptionPace
 from stator.extensions.limits.models import Limit
 from stator.models import Report
 from stator.rows.claimable import Crashes
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(make, monkeypatch):
-    monkeypatch.setattr(refusals, "PACE_OF_CLAIMS", Pace(0.0))
+    monkeypatch.setattr(refusals, "PACE_OF_CLAIMS", ResumptionPace(0.0))
     made = make(Transfer)
     Transfer.objects.create()
 

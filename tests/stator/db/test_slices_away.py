@@ -68,7 +68,7 @@ def nodes(monkeypatch):
     """Nodes of which one, with the slices of even numbers, is silent, until it is not."""
     nodes = away.Nodes(connection.alias)
     monkeypatch.setattr(away, "nodes_of", lambda alias: nodes)
-    one, other = away.Node("one", 5432), away.Node("two", 5432)
+    one, other = away.NodeAddress("one", 5432), away.NodeAddress("two", 5432)
     monkeypatch.setattr(away, "_place", lambda connection, slot: other if slot.value % 2 else one)
     nodes.silent = frozenset({one})
     yield nodes
@@ -89,13 +89,13 @@ def test_slices_of_a_silent_node_rest_without_being_asked_and_others_go_on(opera
 
 
 def test_nodes_that_answer_again_are_asked_for_no_longer(nodes, monkeypatch):
-    answers = {away.Node("one", 5432): False}
+    answers = {away.NodeAddress("one", 5432): False}
     monkeypatch.setattr(away, "answers_of", lambda alias: answers)
     monkeypatch.setattr(away, "ASKED_EVERY", 0.01)
     nodes.silent = frozenset()
     nodes.ask()
     wait_until(lambda: nodes.silent)
-    answers[away.Node("one", 5432)] = True
+    answers[away.NodeAddress("one", 5432)] = True
     wait_until(lambda: not nodes.silent)
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from stator.db import suspensions as module
-from stator.db.suspensions import Pace, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspensions
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def clock(monkeypatch):
 
 
 def test_what_is_suspended_is_left_alone_for_twice_as_long_each_time_in_a_row(clock):
-    suspended = Suspensions(Pace(1.0, 5.0, stale=10.0))
+    suspended = Suspensions(ResumptionPace(1.0, 5.0, stale=10.0))
     for times, pause in enumerate((1.0, 2.0, 4.0, 5.0, 5.0), 1):
         assert suspended.suspend("claim", "no").times == times
         assert (suspended.allow("claim"), suspended.remaining("claim")) == (False, pause)
@@ -29,7 +29,7 @@ def test_what_is_suspended_is_left_alone_for_twice_as_long_each_time_in_a_row(cl
 
 
 def test_what_was_not_tried_for_long_is_forgotten_by_the_next_one(clock):
-    suspended = Suspensions(Pace(1.0, stale=10.0))
+    suspended = Suspensions(ResumptionPace(1.0, stale=10.0))
     suspended.suspend("claim", "no")
     clock[0] += 10.5
     suspended.suspend("record", "no")
@@ -44,14 +44,14 @@ def test_without_a_pace_it_is_left_alone_until_somebody_ends_it(clock):
     suspended.suspend("table", "it lacks a column")
     clock[0] += 1e9
     assert not suspended.allow("table")
-    suspended.suspend("row", "no", Pace(1.0))
+    suspended.suspend("row", "no", ResumptionPace(1.0))
     assert not suspended.allow("row")
     suspended.end("table")
     assert (suspended.allow("table"), suspended.allow("row")) == (True, False)
 
 
 def test_pause_that_varies_is_at_most_half_as_long():
-    pauses = {Pace(2.0, varies=True).seconds(1) for _ in range(50)}
+    pauses = {ResumptionPace(2.0, varies=True).seconds(1) for _ in range(50)}
     assert len(pauses) > 1
     assert 1.0 <= min(pauses) <= max(pauses) <= 2.0
 

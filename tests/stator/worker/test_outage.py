@@ -4,7 +4,7 @@ import pytest
 from django.db import DatabaseError
 
 from stator.db.rows import TABLE
-from stator.db.suspensions import Pace, Suspensions
+from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.worker import outage as outage_module
 from stator.worker.dispatcher import Lane
 from stator.worker.outage import reach
@@ -28,7 +28,7 @@ class TestSteps:
         assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
 
     def test_error_that_no_table_explains_is_raised_after_some_tries(self, tables, monkeypatch):
-        monkeypatch.setattr(outage_module, "PACE", Pace(0.001))
+        monkeypatch.setattr(outage_module, "PACE", ResumptionPace(0.001))
         monkeypatch.setattr(outage_module, "TRIES", 3)
         tries, error = [], error_of("SELECT 1 FROM nowhere")
 

@@ -2,16 +2,16 @@
 
 from functools import partial
 
-from stator.worker.parts import Part, Parts
+from stator.worker.parts import WorkerPart, WorkerParts
 
 
 def test_parts_stop_in_the_reverse_order_of_their_start():
     told = []
-    parts = Parts(
+    parts = WorkerParts(
         [
-            Part(start=partial(told.append, "+threads"), stop=partial(told.append, "-threads")),
-            Part(stop=partial(told.append, "-pool"), beat=partial(told.append, "sweep")),
-            Part(start=partial(told.append, "+server"), stop=partial(told.append, "-server")),
+            WorkerPart(start=partial(told.append, "+threads"), stop=partial(told.append, "-threads")),
+            WorkerPart(stop=partial(told.append, "-pool"), beat=partial(told.append, "sweep")),
+            WorkerPart(start=partial(told.append, "+server"), stop=partial(told.append, "-server")),
         ]
     )
     parts.start()

@@ -36,7 +36,7 @@ FRESH, REMEMBERED = 10.0, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class InboxObject:
     """An object that waits for the user: its page, who has sent which event, its timeout, and what may be sent.
 
     ``mine``: the events that the user may withdraw; without ``events`` the object waits for others.
@@ -53,14 +53,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InboxGroup:
     """The objects of a model that wait for the user, the longest waiting first, then those with the user's answer.
 
     ``more``: further objects wait for the user.
     """
 
     opts: Any
-    rows: list[Waiting]
+    rows: list[InboxObject]
     more: bool
 
 
@@ -74,7 +74,7 @@ class _Found:
     answers: Answers
 
 
-def waiting_for(site: AdminSite, request: HttpRequest) -> list[Group]:
+def waiting_for(site: AdminSite, request: HttpRequest) -> list[InboxGroup]:
     """Return the objects that wait for an event that the user may send now, or has sent while others miss, by model."""
     groups = []
     for model in _models_of(site, request):
@@ -85,11 +85,11 @@ def waiting_for(site: AdminSite, request: HttpRequest) -> list[Group]:
             if len(waiting) > SHOWN:
                 break
         if rows := [*waiting[:SHOWN], *answered[:SHOWN]]:
-            groups.append(Group(model._meta, _described(Pages(site, request), rows), len(waiting) > SHOWN))
+            groups.append(InboxGroup(model._meta, _described(Pages(site, request), rows), len(waiting) > SHOWN))
     return groups
 
 
-class Counts:
+class InboxCounts:
     """How many objects wait for each user, counted at most once in ``FRESH`` seconds for each."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Counts:
             self._counted.clear()
 
 
-counts = Counts()
+counts = InboxCounts()
 
 
 def _count(site: AdminSite, request: HttpRequest, models: list[type[StatorModel]]) -> str:
@@ -192,9 +192,9 @@ def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
     return sorted(found, key=lambda pk: (found[pk], pk))[:LOOKED_AT]
 
 
-def _described(pages: Pages, found: list[_Found]) -> list[Waiting]:
+def _described(pages: Pages, found: list[_Found]) -> list[InboxObject]:
     return [
-        Waiting(
+        InboxObject(
             each.row, pages.page_of(type(each.row), each.row.pk), state_name(each.row), age(each.row),
             [f"{name}: {listed(senders, len(senders))}" for name, senders in each.answers.items()],
             timeout(each.row), each.events, each.mine,

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from stator.admin import actions, detail, filters, timeline
 from stator.admin.filters import SOMEWHERE
 from stator.admin.read_only import OfObjectAdmin
-from stator.admin.timeline import Act, TimelineEvent, move_text
+from stator.admin.timeline import StoredEntry, TimelineEvent, move_text
 from stator.admin_site.sites import ENTRIES
 from stator.explain import Problem
 from stator.extensions.events.admin import inbox
@@ -71,7 +71,7 @@ class EventAdmin(OfObjectAdmin):
         return TemplateResponse(request, "stator/admin/waiting.html", context)
 
 
-def _entry(act: Act, who: str, details: str) -> TimelineEvent:
+def _entry(act: StoredEntry, who: str, details: str) -> TimelineEvent:
     """Return the entry of an event: its name begins the stored reason."""
     named = NAME.match(act.reason)
     name = named.group() if named else ""
