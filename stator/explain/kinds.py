@@ -94,6 +94,11 @@ class ProblemKind:
                 remedy = (alone and self.alone) or (self.dated if facts.start else "") or self.remedy
                 yield Problem(self.code, sentence, numbers, remedy)
 
+    @property
+    def of_many(self) -> bool:
+        """Whether it finds problems of many."""
+        return self.find is not None or self.read is not None
+
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code, a level and a remedy."""
         if self.find is not None and (not self.model or self.model in survey.readable):

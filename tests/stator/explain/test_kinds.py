@@ -10,7 +10,15 @@ from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.survey import Survey, Workers
 
 OF_ONE = [kind for kind in KINDS if kind.sentences is not None]
-OF_MANY = [*(kind for kind in KINDS if kind.find is not None), *kinds_of_apps()]
+OF_MANY = [*(kind for kind in KINDS if kind.of_many), *kinds_of_apps()]
+
+
+SURVEYED: Any = None
+
+
+def saying(problem: Problem) -> dict[str, Any]:
+    """Both ways in which a kind finds problems of many."""
+    return {"find": lambda found: [problem], "read": lambda one: [problem]}
 
 
 class Everything(dict[str, Any]):
@@ -30,10 +38,10 @@ def test_reason_of_one_object_has_a_remedy(kind: ProblemKind) -> None:
 def test_problem_of_many_has_a_remedy(kind: ProblemKind, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Survey, "readable", Everything())
     survey = Survey("default", {}, Workers(), [], False, "default")
-    bare = replace(kind, find=lambda found: [Problem("", "it happened, so objects wait", level=level)])
-    [found] = bare.found_in(survey)
-    assert (found.code, found.level) == (kind.code, level)
-    assert bool(found.remedy) == (level != OK)
+    bare = replace(kind, **saying(Problem("", "it happened, so objects wait", level=level)))
+    for found in (*bare.found_in(survey), *bare.read_in(SURVEYED)):
+        assert (found.code, found.level) == (kind.code, level)
+        assert bool(found.remedy) == (level != OK)
     # What the facts say themselves is better.
-    own = replace(kind, find=lambda found: [Problem("", "it happened", {}, "do this", level=level)])
-    assert [one.remedy for one in own.found_in(survey)] == ["do this"]
+    own = replace(kind, **saying(Problem("", "it happened", {}, "do this", level=level)))
+    assert [one.remedy for one in (*own.found_in(survey), *own.read_in(SURVEYED))] == ["do this"] * 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.explain import prospects as module
+from stator.explain import reasons as module
 from stator.explain.reasons import looked_at, prospects
 from stator.models import Pause, Worker
 from tests.stator.making import put
