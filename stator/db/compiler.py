@@ -49,10 +49,7 @@ def array_of(values: list[Any]) -> object:
     if kind is int:
         return f"{{{','.join(map(str, values))}}}"
     if kind is UUID:
-        # All rows of one claim share one token object, and formatting it is slow.
-        texts = {id(value): value for value in values}
-        texts = {key: value.hex for key, value in texts.items()}
-        return f"{{{','.join([texts[id(value)] for value in values])}}}"
+        return f"{{{','.join([value.hex for value in values])}}}"
     return values
 
 
@@ -190,9 +187,18 @@ class Compiler:
         """Whether the server can write keys into the history as Python does."""
         return not self._key_converters
 
-    def claimed(self, claims: list[Claim]) -> list[object]:
-        """Return the keys of rows and the tokens of their claims, as arrays."""
-        return [array_of(self.sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
+    def claimed(self, claims: list[Claim]) -> dict[str, object]:
+        """Return the keys of rows, the tokens of their claims, and the place of each row's token, as arrays.
+
+        All rows of one claim statement share one token object, so each token is formatted, sent and read once.
+        """
+        tokens = {id(claim.token): claim.token for claim in claims}
+        places = {known: str(place) for place, known in enumerate(tokens, start=1)}
+        return {
+            "keys": array_of(self.sent([claim.pk for claim in claims])),
+            "tokens": array_of(list(tokens.values())),
+            "nth": f"{{{','.join([places[id(claim.token)] for claim in claims])}}}",
+        }
 
     def array_types(self, names: tuple[str, ...]) -> list[str] | None:
         """Return the types of the fields' columns without limits; None if an array cannot carry one of them as it is.

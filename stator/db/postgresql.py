@@ -23,8 +23,9 @@ from stator.statements import Statement, selecting, written
 
 # Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
 LOCK_CLAIMED = """
-SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
-WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(source)s{within} ORDER BY v.pk FOR NO KEY UPDATE OF t
+SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(nth)s::int[]) AS v(pk, nth) JOIN {table} t ON t.{pk} = v.pk
+WHERE t.state_claim IS NOT DISTINCT FROM (%(tokens)s::uuid[])[v.nth] AND t.{state} = %(source)s{within}
+ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
 # Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at its place, locked, or nothing. It
@@ -117,8 +118,7 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock claimed rows like the portable method, in one statement whose text never changes."""
-        keys, tokens = self._compiler.claimed(claims)
-        values = {"keys": keys, "claims": tokens, "source": claims[0].state.value, "part": self._operations.part}
+        values = self._compiler.claimed(claims) | {"source": claims[0].state.value, "part": self._operations.part}
         params = self._locking.bind(self._operations.connection, values)
         found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
         mine = set(self._compiler.keys_of(found))

@@ -30,8 +30,9 @@ from stator.statements import Statement, written
 # for each row.
 RECORD = """
 WITH v AS (
-  SELECT * FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[], %(delays)s::float8[], %(failed)s::bool[]{arrays})
-    AS v(pk, claim, delay, failed{names})),
+  SELECT pk, (%(tokens)s::uuid[])[nth] AS claim, delay, failed{names}
+  FROM unnest(%(keys)s::{pk_type}[], %(nth)s::int[], %(delays)s::float8[], %(failed)s::bool[]{arrays})
+    AS v(pk, nth, delay, failed{names})),
 {mine},
 done AS (
   UPDATE {table} SET {set} FROM mine v
@@ -130,11 +131,8 @@ class PostgresqlRecords(records.Records):
         statement = self._by_edge.get(of_edge)
         if statement is None:
             statement = self._by_edge[of_edge] = self._statement(batch, plan, placed=placed)
-        keys, tokens = self._compiler.claimed(batch.claims)
-        values: dict[str, object] = {
+        values: dict[str, object] = self._compiler.claimed(batch.claims) | {
             "stored": batch.source.value,
-            "keys": keys,
-            "claims": tokens,
             "delays": [] if batch.moved else delays_of(batch),
             "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             "places": places_of(batch.claims) if placed else None,

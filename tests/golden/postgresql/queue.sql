@@ -61,8 +61,9 @@ noted AS (
 -- release
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, (%s::uuid[])[nth] AS claim, delay, failed
+  FROM unnest(%s::bigint[], %s::int[], %s::float8[], %s::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -89,8 +90,9 @@ SELECT pk, statement_timestamp() FROM done
 -- resolve
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[], %s::bool[], %s::jsonb[])
-    AS v(pk, claim, delay, failed, saves, value0)),
+  SELECT pk, (%s::uuid[])[nth] AS claim, delay, failed, saves, value0
+  FROM unnest(%s::bigint[], %s::int[], %s::float8[], %s::bool[], %s::bool[], %s::jsonb[])
+    AS v(pk, nth, delay, failed, saves, value0)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.saves, v.value0, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -118,8 +120,9 @@ SELECT pk, statement_timestamp() FROM done
 -- fail
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, (%s::uuid[])[nth] AS claim, delay, failed
+  FROM unnest(%s::bigint[], %s::int[], %s::float8[], %s::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -157,8 +160,9 @@ SELECT pk, statement_timestamp() FROM done
 -- cancel
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::float8[], %s::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, (%s::uuid[])[nth] AS claim, delay, failed
+  FROM unnest(%s::bigint[], %s::int[], %s::float8[], %s::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s AND t."id" = v.pk AND t.state_locked_until > statement_timestamp() FOR NO KEY UPDATE OF t SKIP LOCKED),

@@ -45,19 +45,20 @@ SELECT "stator_worker"."name" AS "name" FROM "stator_worker" WHERE "stator_worke
 -- record pending to canceled
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
-    AS v(pk, claim, delay, failed, run_duration)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed, run_duration
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[], $6::float8[])
+    AS v(pk, nth, delay, failed, run_duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.run_duration, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $7 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("tasks_task"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "tasks_task" SET "state" = $8, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $9, "state_next_attempt" = NULL, "state_attempts" = $10, "state_failures" = $11, "state_crashes" = $12, "state_version" = ("tasks_task"."state_version" + $13), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $13
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $14
   RETURNING "tasks_task"."id" AS pk, v.failed, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, v.run_attempt, v.run_duration, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
+  SELECT $15, date_trunc('hour', statement_timestamp(), 'UTC'), $16, $17, $18::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -66,8 +67,8 @@ counted AS (
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
 noted AS (
   INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason, attempt, duration, "to", stay)
-  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $18::text, 'succeeded', '', run_attempt, run_duration,
-    $19::text, greatest(date_part('epoch', stayed), 0)
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $19::text, 'succeeded', '', run_attempt, run_duration,
+    $20::text, greatest(date_part('epoch', stayed), 0)
   FROM done)
 SELECT pk FROM done
 
@@ -77,19 +78,20 @@ SELECT "tasks_task"."id" AS "pk", "tasks_task"."state_claim" AS "state_claim", "
 -- record pending to errored
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
-    AS v(pk, claim, delay, failed, run_duration)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed, run_duration
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[], $6::float8[])
+    AS v(pk, nth, delay, failed, run_duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.run_duration, t.id AS run_task, t.shard AS run_shard, t.state_version AS run_version, t.state_attempted AS run_claimed, t.state_locked_until AS run_lease_until, t.state_claim AS run_token, t.state_attempts AS run_attempt, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $7 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $7) = ("tasks_task"."state_version" & $8)) THEN ("tasks_task"."state_visit" & $9) ELSE $10 END < $11 AND "tasks_task"."state" = $12) THEN ((((("tasks_task"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("tasks_task"."state_visit" >> $16) = ("tasks_task"."state_version" & $17)) THEN ("tasks_task"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("tasks_task"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "tasks_task" SET "state_visit" = CASE WHEN (CASE WHEN (("tasks_task"."state_visit" >> $8) = ("tasks_task"."state_version" & $9)) THEN ("tasks_task"."state_visit" & $10) ELSE $11 END < $12 AND "tasks_task"."state" = $13) THEN ((((("tasks_task"."state_version" + $14) & $15) * $16) + ((CASE WHEN (("tasks_task"."state_visit" >> $17) = ("tasks_task"."state_version" & $18)) THEN ("tasks_task"."state_visit" & $19) ELSE $20 END + $21) * $22)) + $23) ELSE NULL END, "state" = $24, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $25, "state_next_attempt" = NULL, "state_attempts" = $26, "state_failures" = $27, "state_crashes" = $28, "state_version" = ("tasks_task"."state_version" + $29), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $29
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $30
   RETURNING "tasks_task"."id" AS pk, v.failed, v.run_task, v.run_shard, v.run_version, v.run_claimed, v.run_lease_until, v.run_token, v.run_attempt, v.run_duration, tasks_task.state_changed AS run_ended, tasks_task.result AS run_result, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
+  SELECT $31, date_trunc('hour', statement_timestamp(), 'UTC'), $32, $33, $34::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -98,27 +100,28 @@ counted AS (
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest)),
 noted AS (
   INSERT INTO tasks_run (task_id, shard, version, claimed, lease_until, token, ended, result, worker, outcome, reason, attempt, duration, "to", stay)
-  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $34::text, 'succeeded', '', run_attempt, run_duration,
-    $35::text, greatest(date_part('epoch', stayed), 0)
+  SELECT run_task, run_shard, run_version, run_claimed, run_lease_until, run_token, run_ended, run_result, $35::text, 'succeeded', '', run_attempt, run_duration,
+    $36::text, greatest(date_part('epoch', stayed), 0)
   FROM done)
 SELECT pk FROM done
 
 -- record pending, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state_ready" = $6, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "tasks_task" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $8
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $9
   RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
+  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -130,15 +133,16 @@ SELECT pk FROM done
 -- record pending, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "tasks_task" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "tasks_task" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("tasks_task"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "tasks_task"."state_next_attempt") FROM mine v
+  UPDATE "tasks_task" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("tasks_task"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "tasks_task"."state_next_attempt") FROM mine v
   WHERE "tasks_task".ctid = v.found AND "tasks_task"."id" IS NOT DISTINCT FROM v.pk
-    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $7
+    AND "tasks_task".state_claim IS NOT DISTINCT FROM v.claim AND "tasks_task".state = $8
   RETURNING "tasks_task"."id" AS pk, v.failed, "tasks_task".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 

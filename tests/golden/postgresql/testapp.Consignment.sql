@@ -91,19 +91,20 @@ RETURNING "testapp_consignment"."id", "testapp_consignment"."state_ready", "test
 -- record narrow to done
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_consignment" SET "state" = $6, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $7, "state_next_attempt" = NULL, "state_attempts" = $8, "state_failures" = $9, "state_crashes" = $10, "state_version" = ("testapp_consignment"."state_version" + $11), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_consignment" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("testapp_consignment"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $12
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $13
   RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $13, date_trunc('hour', statement_timestamp(), 'UTC'), $14, $15, $16::int,
+  SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -118,19 +119,20 @@ SELECT "testapp_consignment"."id" AS "pk", "testapp_consignment"."state_claim" A
 -- record narrow, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_consignment" SET "state_ready" = $6, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_consignment" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $8
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $9
   RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
+  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -142,15 +144,16 @@ SELECT pk FROM done
 -- record narrow, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_consignment" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_consignment"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_consignment"."state_next_attempt") FROM mine v
+  UPDATE "testapp_consignment" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_consignment"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_consignment"."state_next_attempt") FROM mine v
   WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $7
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $8
   RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 

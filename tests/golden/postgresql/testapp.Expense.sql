@@ -48,19 +48,20 @@ RETURNING "testapp_expense"."id", "testapp_expense"."state_ready", "testapp_expe
 -- record approved to paid
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[], $5::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed, duration
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[], $6::float8[])
+    AS v(pk, nth, delay, failed, duration)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, v.duration, t.state_attempts AS attempts, t.state_attempted AS attempted, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $7 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_expense" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("testapp_expense"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_expense" SET "state" = $8, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $9, "state_next_attempt" = NULL, "state_attempts" = $10, "state_failures" = $11, "state_crashes" = $12, "state_version" = ("testapp_expense"."state_version" + $13), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_expense".ctid = v.found AND "testapp_expense"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $13
+    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $14
   RETURNING "testapp_expense"."id" AS pk, v.failed, "testapp_expense".state_version AS version, left(replace(v.claim::text, '-', ''), 12) AS worker, v.duration, v.attempts, v.attempted, "testapp_expense".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
+  SELECT $15, date_trunc('hour', statement_timestamp(), 'UTC'), $16, $17, $18::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -70,7 +71,7 @@ counted AS (
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
     claimed, duration, stay, attempts, error, fingerprint)
-  SELECT $18, pk::text, statement_timestamp(), version, 'move', $19, $20, '', $21, worker,
+  SELECT $19, pk::text, statement_timestamp(), version, 'move', $20, $21, '', $22, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 SELECT pk FROM done
 
@@ -80,19 +81,20 @@ SELECT "testapp_expense"."id" AS "pk", "testapp_expense"."state_claim" AS "state
 -- record approved, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_expense" SET "state_next_attempt" = CASE WHEN ("testapp_expense"."state_ready") THEN NULL ELSE (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')) END, "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $6, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_expense" SET "state_next_attempt" = CASE WHEN ("testapp_expense"."state_ready") THEN NULL ELSE (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')) END, "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_expense".ctid = v.found AND "testapp_expense"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $7
+    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $8
   RETURNING "testapp_expense"."id" AS pk, v.failed, "testapp_expense".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $8, date_trunc('hour', statement_timestamp(), 'UTC'), $9, $10, $11::int,
+  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -104,15 +106,16 @@ SELECT pk FROM done
 -- record approved, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_expense" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_expense" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_expense"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_expense"."state_next_attempt") FROM mine v
+  UPDATE "testapp_expense" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_expense"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_expense"."state_next_attempt") FROM mine v
   WHERE "testapp_expense".ctid = v.found AND "testapp_expense"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $7
+    AND "testapp_expense".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_expense".state = $8
   RETURNING "testapp_expense"."id" AS pk, v.failed, "testapp_expense".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 

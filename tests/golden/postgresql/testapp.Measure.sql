@@ -48,19 +48,20 @@ RETURNING "testapp_measure"."id", "testapp_measure"."state_ready", "testapp_meas
 -- record new to done
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_measure" SET "state" = $6, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $7, "state_next_attempt" = NULL, "state_attempts" = $8, "state_failures" = $9, "state_crashes" = $10, "state_version" = ("testapp_measure"."state_version" + $11), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_measure" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("testapp_measure"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_measure".ctid = v.found AND "testapp_measure"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $12
+    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $13
   RETURNING "testapp_measure"."id" AS pk, v.failed, "testapp_measure".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $13, date_trunc('hour', statement_timestamp(), 'UTC'), $14, $15, $16::int,
+  SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -75,19 +76,20 @@ SELECT "testapp_measure"."id" AS "pk", "testapp_measure"."state_claim" AS "state
 -- record new to failed
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_measure" SET "state_visit" = CASE WHEN (CASE WHEN (("testapp_measure"."state_visit" >> $6) = ("testapp_measure"."state_version" & $7)) THEN ("testapp_measure"."state_visit" & $8) ELSE $9 END < $10 AND "testapp_measure"."state" = $11) THEN ((((("testapp_measure"."state_version" + $12) & $13) * $14) + ((CASE WHEN (("testapp_measure"."state_visit" >> $15) = ("testapp_measure"."state_version" & $16)) THEN ("testapp_measure"."state_visit" & $17) ELSE $18 END + $19) * $20)) + $21) ELSE NULL END, "state" = $22, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $23, "state_next_attempt" = NULL, "state_attempts" = $24, "state_failures" = $25, "state_crashes" = $26, "state_version" = ("testapp_measure"."state_version" + $27), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_measure" SET "state_visit" = CASE WHEN (CASE WHEN (("testapp_measure"."state_visit" >> $7) = ("testapp_measure"."state_version" & $8)) THEN ("testapp_measure"."state_visit" & $9) ELSE $10 END < $11 AND "testapp_measure"."state" = $12) THEN ((((("testapp_measure"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("testapp_measure"."state_visit" >> $16) = ("testapp_measure"."state_version" & $17)) THEN ("testapp_measure"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("testapp_measure"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_measure".ctid = v.found AND "testapp_measure"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $28
+    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $29
   RETURNING "testapp_measure"."id" AS pk, v.failed, "testapp_measure".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $29, date_trunc('hour', statement_timestamp(), 'UTC'), $30, $31, $32::int,
+  SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -99,19 +101,20 @@ SELECT pk FROM done
 -- record new, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_measure" SET "state_ready" = $6, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $7, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  UPDATE "testapp_measure" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
   WHERE "testapp_measure".ctid = v.found AND "testapp_measure"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $8
+    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $9
   RETURNING "testapp_measure"."id" AS pk, v.failed, "testapp_measure".state_changed - v.entered AS stayed),
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
-  SELECT $9, date_trunc('hour', statement_timestamp(), 'UTC'), $10, $11, $12::int,
+  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
     count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
     greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
@@ -123,15 +126,16 @@ SELECT pk FROM done
 -- record new, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
 WITH v AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[])
-    AS v(pk, claim, delay, failed)),
+  SELECT pk, ($1::uuid[])[nth] AS claim, delay, failed
+  FROM unnest($2::bigint[], $3::int[], $4::float8[], $5::bool[])
+    AS v(pk, nth, delay, failed)),
 mine AS MATERIALIZED (
   SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $5 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+  FROM v CROSS JOIN "testapp_measure" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
-  UPDATE "testapp_measure" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_measure"."state_attempts" - $6), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_measure"."state_next_attempt") FROM mine v
+  UPDATE "testapp_measure" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_measure"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_measure"."state_next_attempt") FROM mine v
   WHERE "testapp_measure".ctid = v.found AND "testapp_measure"."id" IS NOT DISTINCT FROM v.pk
-    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $7
+    AND "testapp_measure".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_measure".state = $8
   RETURNING "testapp_measure"."id" AS pk, v.failed, "testapp_measure".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 
