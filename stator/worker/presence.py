@@ -7,7 +7,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from django.db import DatabaseError
@@ -91,8 +91,7 @@ class Presence:
             self._rested = now
             self._refresh_resting(heartbeat=Now())
         # A process that was taken for ended lives.
-        self._refresh(heartbeat=Now(), stopped=None)
-        self._note_ended()
+        self._refresh(self._gone, heartbeat=Now(), stopped=None)
         if not self._locks.are_held:
             self._shown = now
 
@@ -120,7 +119,8 @@ class Presence:
                 self._written |= dict.fromkeys(scopes, published)
         outages.raise_first()
 
-    def _refresh(self, **moments: Now | None) -> None:
+    def _refresh(self, find_gone: Callable[[str], list[str]] | None = None, **moments: Now | None) -> None:
+        """Refresh the rows; ``find_gone`` reads, in the same transaction, the processes whose end is then noted."""
         outages, published = Outages(), self._published()
         for scope, group in by_scope(list(self._operations)).items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
@@ -131,24 +131,21 @@ class Presence:
                     if not rows.filter(pk=self._id).update(models=labels, **changed, **moments, **self._figures()):
                         # The row is not there yet, or was pruned while the process was cut off.
                         rows.bulk_create([self._row(scope.alias, labels, published)], ignore_conflicts=True)
+                    gone = find_gone(scope.alias) if find_gone else []
                 # Noted after the commit, so that the text is written again after a rollback.
                 self._written[scope] = published
+                if gone:
+                    # In a transaction of its own: whoever holds these rows does not keep this process from living.
+                    with group[0].transaction():
+                        rows.filter(pk__in=gone, stopped=None).update(stopped=F("heartbeat"))
         outages.raise_first()
 
-    def _note_ended(self) -> None:
-        """Note the end of processes of this host that are gone: a process that was killed cannot do so."""
-        outages, host = Outages(), socket.gethostname()[:HOST_LENGTH]
-        for scope, group in by_scope(list(self._operations)).items():
-            reached = outages.noted(scope.alias), self._locks.tried(SHOW), _reached(), scope.enter()
-            with ExitStack() as stack:
-                for each in (*reached, group[0].transaction()):
-                    stack.enter_context(each)
-                others = Worker.objects.using(scope.alias).filter(host=host, stopped=None).exclude(pk=self._id)
-                maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
-                gone = [pk for pk, pid in maybe.values_list("pk", "pid")[:MAX_ENDED] if not _exists(pid)]
-                if gone:
-                    others.filter(pk__in=gone).update(stopped=F("heartbeat"))
-        outages.raise_first()
+    def _gone(self, alias: str) -> list[str]:
+        """Return processes of this host that are gone without a word: one that was killed cannot say so."""
+        others = Worker.objects.using(alias).filter(host=socket.gethostname()[:HOST_LENGTH], stopped=None)
+        maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
+        found = maybe.exclude(pk=self._id).values_list("pk", "pid")[:MAX_ENDED]
+        return [pk for pk, pid in found if not _exists(pid)]
 
     def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:
         return Worker(
