@@ -19,14 +19,14 @@ from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
-# What no database and no version of Django changes; bin/test tests it once, on PostgreSQL. Of isolated processes, tasks
-# of Django's own backend are tested everywhere; of admin and API, all but who may do what, and how many statements a
-# page takes; of workers, all but how several processes share what there is; of schedules, the ticks themselves.
-# Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once. What
-# operators read is told by the same code of the same figures, each of which has its tests elsewhere. Of harm to
-# processes, how they die under a claim is tested everywhere, and what becomes of threads, signals, memory and children
-# once. So is what comes of rows that others change under a handler, and of two versions of the code: what the database
-# answers then is tested with its statements. Of browsers, one page with all its scripts is tested everywhere.
+# What no database and no version of Django changes; bin/test tests it once, on PostgreSQL. Of admin and API, who may
+# do what, and how many statements a page takes, are here; of workers, all but how several processes share what there
+# is; of schedules, all but the ticks themselves. Attempts of tasks and of rows of models are made by the same
+# workers, so those of tasks are tested once. What operators read is told by the same code of the same figures, each
+# of which has its tests elsewhere. Of harm to processes, how they die under a claim is tested everywhere, and what
+# becomes of threads, signals, memory and children once. So is what comes of rows that others change under a handler,
+# and of two versions of the code: what the database answers then is tested with its statements. Of browsers, one page
+# with all its scripts is tested everywhere.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_answers.py",
     "tests/browser/test_docs_search.py", "tests/browser/test_operating.py", "tests/browser/test_overview.py",
@@ -65,12 +65,12 @@ ONCE = (
     "tests/tasks/worker/test_attempts_workers.py", "tests/test_installing.py", "tests/test_layers.py", "tests/typing/",
 )  # fmt: skip
 # What Django or Python may change, but no database: bin/test tests it on PostgreSQL alone, and .ci/run with the newest
-# versions again, on SQLite. The pages of the admin are here, whose queries are the ORM's: each database has them, and
-# each version.
+# versions again, on SQLite. Pages of the admin, the API and the backend of tasks are here, whose queries are the ORM's:
+# each database has them, and each version.
 FRAMEWORK = (
-    "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/management/",
-    "tests/stator/worker/test_reloader.py", "tests/tasks/admin/", "tests/tasks/api/test_bodies.py",
-    "tests/tasks/api/test_documents.py", "tests/tasks/api/test_server_threads.py", "tests/tasks/management/",
+    "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
+    "tests/stator/management/", "tests/stator/worker/test_reloader.py", "tests/tasks/admin/", "tests/tasks/api/",
+    "tests/tasks/backend/", "tests/tasks/management/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
