@@ -2,8 +2,6 @@
 
 import pytest
 
-from benchmarks import churn
-from benchmarks.memory import growth
 from benchmarks.report import Run, Spent, Target, judge, once, verdict
 
 MEASURED = {
@@ -43,27 +41,3 @@ def test_a_target_is_judged_by_the_medians(target: Target, line: str) -> None:
 
 def test_a_run_is_per_second_and_per_thousand() -> None:
     assert once(500, lambda: Spent(seconds=2, own=1, server=0.5)) == Run(rate=250, own=2, server=1)
-
-
-def test_growth_is_the_slope_of_many_looks() -> None:
-    looks = [(moved, 50 + moved / 50_000) for moved in range(0, 1_000_000, 10_000)]
-    assert growth(looks) == pytest.approx(2)
-    assert growth([(moved, 50.0) for moved, _ in looks]) == 0
-    assert growth([(40, 50.0), (40, 51.0), (40, 52.0)]) is None
-
-
-def test_churn_is_judged_by_its_first_part() -> None:
-    def parts(*moves: int) -> list[churn.Part]:
-        return [churn.Part(made, 1, 0.1, 0.2, dead=0, megabytes=11 + at, claim=1) for at, made in enumerate(moves)]
-
-    assert churn.judge(churn.WITHOUT, parts(100, 100, 100, 100, 80)) == [
-        "no old snapshot: last part's speed by the first's 0.8, target >= 0.9: MISSED",
-        "no old snapshot: size at the end by that after the third part 1.15, target <= 1.2: met",
-    ]
-    assert churn.judge(churn.WITH, parts(100, 100, 100, 100, 80)) == [
-        "an old snapshot held: last part's speed by the first's 0.8, target >= 0.5: met"
-    ]
-    assert "use more --seconds" in churn.judge(churn.WITH, parts(0, 1, 1, 1, 1))[0]
-    assert churn.line(churn.WITH, parts(100, 100, 100, 100, 100))[1:] == [
-        "100, 100", "1.00, 1.00", "0, 0", "11.0, 15.0", "1.000", "2.000",
-    ]  # fmt: skip
