@@ -21,6 +21,7 @@ from stator.db.claims import SPARE_VALUES, Turn
 from stator.db.compiler import Compiler
 from stator.db.instances import load_all
 from stator.db.interface import PLACE, Operations
+from stator.db.kept_statements import inlined
 from stator.db.values import Instance, Row
 from stator.graph import State
 from stator.rows import columns
@@ -303,11 +304,14 @@ class FilteredClaim(StatementClaim):
         """Claim rows that a query picks."""
         statement = self._statement(wanted)
         params = self._bound(statement, {"limit": wanted.limit}, wanted.token)
-        found = self._operations.fetch(statement.text, params, sql.IN_ORDER)
+        found = self._operations.fetch(statement.text, params, sql.IN_ORDER, often=wanted.crashes is Crashes.NONE)
         return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
 
     def _statement(self, wanted: Wanted) -> Statement:
-        """Return the statement, which is kept while the conditions are the same."""
+        """Return the statement, which is kept while the conditions are the same.
+
+        Its constants are in its text: with parameters, the plan that a session keeps would match no index.
+        """
         conditions = self._operations.conditions
         condition, states = conditions.rows(), conditions.states(wanted.states)
         turn, names = wanted.turn.by_age, tuple(state.name for state in states)
@@ -316,7 +320,7 @@ class FilteredClaim(StatementClaim):
         if statement is None or known is not condition:
             if len(self._statements) >= MAX_CACHED:
                 self._statements.clear()
-            statement = self._compiled(wanted, condition)
+            statement = inlined(self._operations, self._compiled(wanted, condition))
             self._statements[key] = condition, statement
         return statement
 

@@ -167,6 +167,9 @@ USES = 5
 # The most statements that one session prepares: its server process needs some 100 kB for each.
 MAX_PREPARED = 100
 
+# The most statements that one session counts: conditions may change for ever, with their constants in the text.
+MAX_COUNTED = 1000
+
 LOCAL = "SET LOCAL "
 
 PLACEHOLDER = re.compile("(?<!%)%s")
@@ -277,6 +280,8 @@ class Session:
             return known
         if len(self._texts) >= MAX_PREPARED:
             return statement
+        if len(self._uses) >= MAX_COUNTED:
+            self._uses.clear()
         self._uses[key] += 1
         if self._uses[key] <= USES and not alone:
             return statement
