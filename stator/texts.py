@@ -134,7 +134,7 @@ def json_text(what: str, value: object, limit: int, depth: int, encoder: json.JS
 
     ``limit``: the most bytes. ``depth``: the most levels. ``encoder``: without escapes of characters.
     """
-    if not _is_flat(value, depth):
+    if isinstance(value, _NESTING) and not _is_flat(value, depth):
         raise ValueError(f"{what} is nested deeper than {depth} levels")
     try:
         text = encoder.encode(value)
@@ -150,11 +150,9 @@ def json_text(what: str, value: object, limit: int, depth: int, encoder: json.JS
     return text
 
 
-def _is_flat(value: object, depth: int) -> bool:
+def _is_flat(value: Collection[object], depth: int) -> bool:
     """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
-    if not isinstance(value, _NESTING):
-        return True
-    level: list[Collection[object]] = [value]
+    level = [value]
     for _ in range(depth):
         level = [
             item

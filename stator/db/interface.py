@@ -322,7 +322,7 @@ class OutcomeBatch:
             failed,
             outcomes,
             tuple(source.saves) if values else (),
-            any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
+            bool([each for each in values for value in each.values() if hasattr(value, "resolve_expression")]),
             not (told or any(map(_kept, claims))),
             note,
             at_once,

@@ -246,12 +246,12 @@ class Attempts:
         """Note which attempts need threads. Return the attempts that get one soon and release the remaining ones."""
         if not self._room.call_threads:
             return attempts
-        kept = []
+        kept, are_short = [], cache(self._room.are_short)
         for attempt in attempts:
             threads = self._room.call_threads.get(attempt.label) if attempt.is_async else None
             attempt.calls = threads is not None and threads.note_claimed(attempt.claims[0])
             self._room.calling[attempt.label] += attempt.calls
-            if attempt.calls and self._room.surplus(attempt.label):
+            if attempt.calls and not are_short(attempt.label, False) and self._room.surplus(attempt.label):
                 self._room.calling[attempt.label] -= 1
                 for claim in attempt.claims:
                     self._done(claim, Released())

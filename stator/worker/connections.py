@@ -75,22 +75,18 @@ def watch_session(connection: BaseDatabaseWrapper) -> None:
 def clean_connections() -> None:
     """Discard this thread's connections that have an open or failed transaction or a changed session."""
     _thread.cleaned = time.monotonic()
-    for connection in _all_of_thread():
+    # To ask Django for this thread's connections takes as long as the rest of a short attempt.
+    found: list[Any] = getattr(_thread, "connections", [])
+    # A project may add databases at run time.
+    if len(found) != len(connections.settings):
+        found = _thread.connections = list(connections.all())
+    for connection in found:
         connection.queries_log.clear()
         if connection.connection is None:
             continue
         dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
         if dirty or _in_transaction(connection) or getattr(connection, "_stator_session_changed", False):
             _discard(connection)
-
-
-def _all_of_thread() -> list[Any]:
-    """Return this thread's connections. To ask Django for them takes as long as the rest of a short attempt."""
-    found: list[Any] = getattr(_thread, "connections", [])
-    # A project may add databases at run time.
-    if len(found) != len(connections.settings):
-        found = _thread.connections = list(connections.all())
-    return found
 
 
 def changes_session(statement: str) -> bool:

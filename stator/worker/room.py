@@ -123,10 +123,8 @@ class Room:
         self._runtimes[key] = max(seconds, OLD_PART * self._runtimes.get(key, NEW) + NEW_PART * seconds)
 
     def surplus(self, label: str) -> int:
-        """Return how many attempts wait for a thread that would not begin soon; short ones wait for a while."""
-        return (
-            0 if self.are_short(label, False) else max(0, self.calling[label] - self.call_threads[label].free_of_stuck)
-        )
+        """Return how many attempts, if they are not short, wait for a thread that would not begin soon."""
+        return max(0, self.calling[label] - self.call_threads[label].free_of_stuck)
 
     def _on_the_loop(self, label: str, batch: int, waiting: int, *, calls: bool) -> int:
         places = self._settings.CONCURRENCY

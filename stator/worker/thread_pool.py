@@ -98,6 +98,8 @@ class ThreadPool:
         self._peak = self._wanted = 0
         self._until = time.monotonic() + NEEDED_FOR
         self._abandoned = 0
+        # Whether ``count`` abandoned calls are still running, so that no thread is replaced any more.
+        self.exhausted = False
         self._exhausted_since = 0.0
         self._stopped = False
 
@@ -105,11 +107,6 @@ class ThreadPool:
     def idle(self) -> bool:
         """Whether no call waits or runs, except for abandoned ones."""
         return not self._calls
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether ``count`` abandoned calls are still running, so that no thread is replaced any more."""
-        return self._abandoned >= self.count
 
     def are_exhausted_for(self, seconds: float) -> bool:
         """Return whether the pool has been exhausted for this many seconds."""
@@ -142,7 +139,8 @@ class ThreadPool:
         with self._lock:
             self._calls += len(calls)
             self._peak = max(self._peak, self._calls)
-            self._start_threads()
+            if self._serving < self.count:
+                self._start_threads()
 
     def take_back(self, which: Callable[[Call], bool] = lambda call: True) -> list[Call]:
         """Return calls that no thread has begun, which will not run; ``which``: only some of them."""
@@ -209,6 +207,7 @@ class ThreadPool:
             # A call that has not begun is skipped by the thread that takes it.
             if call.begun and not self.exhausted:
                 self._abandoned += 1
+                self.exhausted = self._abandoned >= self.count
                 self._calls -= 1
                 self._serving -= 1
                 self._exhausted_since = time.monotonic()
@@ -243,7 +242,9 @@ class ThreadPool:
             # A thread that was abandoned and replaced ends. A thread that could not be replaced continues.
             is_replaced = call.given_up and call.begun
             call.begun = False
-            self._abandoned -= is_replaced
+            if is_replaced:
+                self._abandoned -= 1
+                self.exhausted = False
             self._calls -= not is_replaced
         call.ended.add(call)
         return not is_replaced
@@ -258,7 +259,11 @@ class ThreadPool:
 
 
 def _settle(future: asyncio.Future[Any], call: Call) -> None:
-    settle(future, call.result, call.error)
+    # The usual end costs one call.
+    if call.error is None and not future.done():
+        future.set_result(call.result)
+    else:
+        settle(future, call.result, call.error)
 
 
 class LoopThreads(ThreadPoolExecutor):

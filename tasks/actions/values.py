@@ -1,14 +1,14 @@
 """The results of actions, converted to their stored form."""
 
+from stator.texts import json_text
 from tasks.conf import TaskSettings
-from tasks.exceptions import TaskError
 from tasks.failures import NotStorable
-from tasks.messages import Json, json_text
+from tasks.messages import Json
 
 
 def storable(value: Json, settings: TaskSettings) -> str:
     """Return a result as JSON text; raise ``NotStorable`` if that is impossible."""
     try:
         return json_text("the result", value, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-    except TaskError as refused:
+    except ValueError as refused:
         raise NotStorable(str(refused)) from None

@@ -53,7 +53,11 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 def is_received(signal: Signal) -> bool:
     """Return whether the signal, or its twin in the other package, has receivers besides the framework's loggers."""
-    return _is_received(signal) or bool(_twins(signal))
+    before, known = _asked.get(signal, NEVER)
+    # Asked for each task, and it changes as good as never.
+    if before != signal.receivers:
+        known = _ask(signal)
+    return known or (sys.modules.get(OTHER, signals) is not signals and bool(_twins(signal)))
 
 
 def send(signal: Signal, sender: type, result: TaskResult) -> None:
@@ -76,13 +80,10 @@ def no_result(message: str) -> TaskResultDoesNotExist:
 
 # Signals with the receivers that each had when it was asked last, and whether others than loggers were among them.
 _asked: dict[Signal, tuple[list[Any], bool]] = {}
+NEVER: tuple[list[Any], bool] = ([], False)
 
 
-def _is_received(signal: Signal) -> bool:
-    before, known = _asked.get(signal, ([], False))
-    # Asked for each task, and it changes as good as never.
-    if before == signal.receivers:
-        return known
+def _ask(signal: Signal) -> bool:
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     known = any(getattr(each, "__module__", "") not in OWN for each in receivers)
     _asked[signal] = list(signal.receivers), known
@@ -95,7 +96,7 @@ def _twins(signal: Signal) -> list[Signal]:
     if package is None or package is signals:
         return []
     twins = [getattr(package, name) for name in NAMES if getattr(signals, name) is signal]
-    return [twin for twin in twins if _is_received(twin)]
+    return [twin for twin in twins if _ask(twin)]
 
 
 def send_finished(

@@ -67,6 +67,9 @@ MAX_DECLARED = 10_000
 
 REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
 
+# Types of values that the framework leaves as they are.
+PLAIN = {str, int, float, bool}
+
 # The most tasks that a backend remembers as checked.
 MAX_KNOWN = 1000
 
@@ -293,7 +296,7 @@ class DjangoAction(RegisteredAction):
 
     def result_of(self, value: Json) -> Any:
         """Return the value normalized as Django does: mappings, sequences and text as their JSON types."""
-        return normalize_json(value)
+        return value if type(value) in PLAIN else normalize_json(value)
 
     def _started(self, context: Context) -> None:
         result = _result_of(context.task)

@@ -403,7 +403,7 @@ class TaskAttempt:
             if found.called_by:
                 return import_string(found.called_by)(self)
             return self.in_thread(partial(found.call, self.context))
-        if self.has_mark_to_write:
+        if self.is_marked and self.has_mark_to_write:
             return self._marked_call()
         self._begin()
         return found.acall(self.context)
@@ -430,7 +430,7 @@ class TaskAttempt:
         return threads.run(call, must_begin=bool(self.claim.started))
 
     def _begin_and_call(self, function: Callable[[], Any]) -> Any:
-        if self.has_mark_to_write:
+        if self.is_marked and self.has_mark_to_write:
             with _marking_in_thread:
                 self._write_mark()
                 self._begin()
@@ -481,7 +481,8 @@ async def _queue_of(task: TaskRow) -> _Queue:
 
     Attempts that start together share one query.
     """
-    key, claim = task.queue_id, task.stator
+    # Read from the instance's values, because the attribute of a foreign key costs a call.
+    key, claim = vars(task)["queue_id"], task.stator
     cached = _queues.setdefault(claim.operations, {})
     while (queue := cached.get(key, NOT_CACHED)).until < time.monotonic():
         if queue.loaded is None:

@@ -130,7 +130,7 @@ class KeptReports(Effect):
 
     def wants(self, act: Act) -> Hashable:
         """Return a key if there is one outcome, without a log."""
-        if not (act.failed or any(outcome.reason for outcome in act.outcomes)):
+        if not (act.failed or [outcome for outcome in act.outcomes if outcome.reason]):
             return None
         together = self._inserts and len(act.claims) == 1 and self._compiler.keeps_keys
         return "reported" if together and LOG.of(act.claims[0]) is None else AFTER
