@@ -41,8 +41,7 @@ class TaskQuerySet(QuerySet[Any]):
 
     def with_metadata(self, metadata: dict[str, object]) -> "TaskQuerySet":
         """Return tasks whose metadata has all of these names and values."""
-        # By the second condition the planner knows that the index ``tasks_task_searched`` has all such tasks.
-        found: TaskQuerySet = with_metadata(self.exclude(metadata={}) if metadata else self, metadata)
+        found: TaskQuerySet = with_metadata(self, metadata) if metadata else self
         return found
 
     def older_than(self, seconds: float) -> "TaskQuerySet":

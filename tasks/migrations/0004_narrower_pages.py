@@ -1,5 +1,4 @@
-import django.db.models
-from django.db import migrations
+from django.db import migrations, models
 
 import stator.adoption
 import stator.migration_operations
@@ -7,9 +6,9 @@ import tasks.indexes
 
 
 class Migration(migrations.Migration):
-    """The index for searches by metadata leaves out tasks without any, and pages keep room for the next version of a row.
+    """The indexes for metadata leave out tasks without any, and pages keep room for the next version of a row.
 
-    The new index is built beside the old one, while workers go on.
+    The new indexes are built beside the old ones, while workers go on.
     """
 
     atomic = False
@@ -24,16 +23,29 @@ class Migration(migrations.Migration):
                 migrations.AddIndex(
                     model_name="task",
                     index=tasks.indexes.MetadataIndex(
-                        condition=~django.db.models.Q(metadata={}),
+                        condition=~models.Q(metadata={}),
                         fields=["metadata"],
                         name="tasks_task_searched",
+                        opclasses=["jsonb_path_ops"],
+                    ),
+                ),
+                migrations.AddIndex(
+                    model_name="task",
+                    index=tasks.indexes.MetadataIndex(
+                        condition=models.Q(("state_ready", True), models.Q(("metadata", {}), _negated=True)),
+                        fields=["metadata"],
+                        name="tasks_task_ready_searched",
                         opclasses=["jsonb_path_ops"],
                     ),
                 ),
             ],
         ),
         stator.adoption.AlterTableInUse(
-            "task", [migrations.RemoveIndex(model_name="task", name="tasks_task_metadata")]
+            "task",
+            [
+                migrations.RemoveIndex(model_name="task", name="tasks_task_metadata"),
+                migrations.RemoveIndex(model_name="task", name="tasks_task_ready_metadata"),
+            ],
         ),
         stator.migration_operations.StorageParameters("task", {"fillfactor": 50}, key={"fillfactor": 50}),
     ]

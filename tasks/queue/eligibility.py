@@ -147,7 +147,7 @@ def picker(queue: Any, worker: WorkerName, metadata: Metadata | None, settings: 
 
 def in_line(queue: Any, metadata: Metadata) -> Callable[[Any], Any]:
     """Return a function that orders a queue's claimable rows, and annotates rows with this metadata as ``sought``."""
-    sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
+    sought = ExpressionWrapper(_in_gin(metadata), BooleanField())
     return lambda rows: _in_line(rows.filter(queue=queue.pk).annotate(sought=sought))
 
 
@@ -320,9 +320,9 @@ RULES = (
 
 
 def with_metadata(rows: Rows, metadata: Metadata) -> Any:
-    """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
+    """Return the tasks whose metadata has all of these names and values; PostgreSQL uses a GIN index."""
     if isinstance(metadata, Parameter) or (able := capabilities_of(connections[rows.db])).has_gin:
-        return rows.filter(metadata__contains=metadata)
+        return rows.filter(_in_gin(metadata))
     for number, (name, value) in enumerate(metadata.items()):
         path = Value(f"$.{json.dumps(name)}")
         if able.compares_json_as_text and isinstance(value, bool | int | float | str):
@@ -341,8 +341,13 @@ def with_metadata(rows: Rows, metadata: Metadata) -> Any:
 def has_metadata(rows: Rows, metadata: dict[str, object]) -> Q:
     """Return the condition of :func:`with_metadata` for a row of any query on the same table."""
     if capabilities_of(connections[rows.db]).has_gin:
-        return Q(metadata__contains=metadata)
+        return _in_gin(metadata)
     return Q(is_any(with_metadata(rows.filter(pk=OuterRef("pk")), metadata)))
+
+
+def _in_gin(metadata: Metadata) -> Q:
+    """Return the condition; by its second part the planner knows that the indexes have all such tasks."""
+    return Q(metadata__contains=metadata) & ~Q(metadata={})
 
 
 def lease_end(lease: Lease, longest: float, settings: TaskSettings, queue: object) -> Later:

@@ -89,7 +89,7 @@ def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatc
         # Claims in one statement, and then in several, search the head of the line first.
         [_, first, last] = plans
         assert "Tid Scan" in first
-        assert "Bitmap Index Scan on tasks_task_ready_metadata" in last, last
+        assert "Bitmap Index Scan on tasks_task_ready_searched" in last, last
         assert "tasks_task_ready_in_queue" not in last
 
 
