@@ -131,11 +131,11 @@ class RemapState(RowOperation):
         rows = self._in(model, editor.connection.alias, self.old)
         known = dict(field_of(model, self.field).flatchoices)
         # The field has the states of the future graph, unless it is altered only afterwards.
-        told = [value if isinstance(value, str) else str(name) for value, name in known.items()]
+        names = [value if isinstance(value, str) else str(name) for value, name in known.items()]
         if self.new is not None and known and self.old not in known and self._stored(model, self.new) not in known:
             raise CommandError(
                 f"RemapState({self.model_name!r}, {self.old!r}, {self.new!r}): the graph of {model._meta.label} has no "
-                f"state {self.new!r}. Name one of its states in the migration: {', '.join(told)}."
+                f"state {self.new!r}. Name one of its states in the migration: {', '.join(names)}."
             )
         if self.new is not None:
             entering = {

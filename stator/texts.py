@@ -68,7 +68,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def told(count: int, cut: bool = False) -> str:
+def count_text(count: int, cut: bool = False) -> str:
     """Return a count as text: ``10,000+`` if the count ended at the limit."""
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 

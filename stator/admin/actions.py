@@ -90,9 +90,9 @@ def stator_retry(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
 @admin.action(description="Unlock", permissions=["retry"])
 def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the claims on the rows; ask first if an attempt may still run."""
-    seen = confirmed_in(request, queryset.model)
-    form = ReasonForm(request.POST if seen else None)
-    if not (seen and form.is_valid()):
+    snapshot = confirmed_in(request, queryset.model)
+    form = ReasonForm(request.POST if snapshot else None)
+    if not (snapshot and form.is_valid()):
         claimed = queryset.filter(state_claim__isnull=False)
         holders = holders_of(claimed)
         if any(holder.may_run for holder in holders):
@@ -102,7 +102,7 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
                 words=WORDS, button="Unlock", notes=holders, also=f"{HOLDING}{hold.name}" if hold else "",
                 also_label=f"Unlock and {hold.name}" if hold else "",
             )  # fmt: skip
-    reason = form.cleaned_data["reason"] if seen else ""
+    reason = form.cleaned_data["reason"] if snapshot else ""
     held = next((each for each in HOLDS if f"{HOLDING}{each.name}" in request.POST), None)
     done = f"unlocked and {held.done}" if held else "unlocked"
     action = action_of(request, queryset.model, "unlock", reason)
@@ -114,7 +114,7 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
         same_claim=True,
         action=action,
     )
-    return carry_out(model_admin, request, queryset, act, seen)
+    return carry_out(model_admin, request, queryset, act, snapshot)
 
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
@@ -136,11 +136,11 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     """Ask for a state and a reason, then move the rows there."""
     graph, kept = graph_of(queryset.model), kept_states(queryset.model)
     left = state_field(queryset.model).among(kept)
-    seen = confirmed_in(request, queryset.model)
-    form = MoveForm(graph, request.POST) if seen else MoveForm(graph, initial={"state": request.POST.get("state")})
+    snapshot = confirmed_in(request, queryset.model)
+    form = MoveForm(graph, request.POST) if snapshot else MoveForm(graph, initial={"state": request.POST.get("state")})
     skipped = [caution for cautions in CAUTIONS for caution in cautions(queryset)]
     form.fields["reason"].required = bool(skipped)
-    if not (seen and form.is_valid()):
+    if not (snapshot and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
         rows = permitted(model_admin, request, queryset, "move").exclude(**left)
         return ask_about(
@@ -156,7 +156,7 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
         permission="move", action=action,
     )  # fmt: skip
-    return carry_out(model_admin, request, queryset, act, seen)
+    return carry_out(model_admin, request, queryset, act, snapshot)
 
 
 # Extensions put theirs before the moves.

@@ -85,7 +85,11 @@ def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str =
 
 
 def carry_out(
-    model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], act: ActionSpec, seen: Seen | None = None
+    model_admin: AnyAddressAdmin,
+    request: HttpRequest,
+    rows: QuerySet[Model],
+    act: ActionSpec,
+    snapshot: Seen | None = None,
 ) -> HttpResponse | None:
     """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end.
 
@@ -96,10 +100,10 @@ def carry_out(
     part, last = _part(rows, after) if across else (rows, None)
     chosen = part.order_by()[: AT_ONCE + 1].count()
     changes = []
-    if seen is not None:
+    if snapshot is not None:
         if last is None:
-            changes = seen.changes(model_admin.get_queryset(request), same_claim=act.same_claim)
-        part = seen.unchanged(part, same_claim=act.same_claim)
+            changes = snapshot.changes(model_admin.get_queryset(request), same_claim=act.same_claim)
+        part = snapshot.unchanged(part, same_claim=act.same_claim)
     part = permitted(model_admin, request, part, act.permission)
     if not after:
         log(model_admin, request, part, act.logged)
@@ -115,9 +119,9 @@ def carry_out(
     done += done_before
     if last is not None:
         return _go_on(model_admin, request, rows, act, last, done, left)
-    if seen is not None and seen.rows is not None:
+    if snapshot is not None and snapshot.rows is not None:
         # Rows that a filter no longer finds are left alone too.
-        left = max(left, len(seen.rows) - done)
+        left = max(left, len(snapshot.rows) - done)
     kept = escape(prospects(rows, looked, done)) if looked else ""
     words = f"{_left_alone(model_admin, act, left, changes)} {kept}".strip()
     tell(model_admin, request, done, _of_number(act.done, done), words)
@@ -161,17 +165,17 @@ def ask_about(
     ``words``: what happens to the rows, as the end of a sentence; ``says``: further sentences.
     ``notes``: who holds them, if the page is about that.
     """
-    seen = see(rows, COUNTED)
-    total = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
+    snapshot = see(rows, COUNTED)
+    total = AtLeast(COUNTED) if snapshot.total > COUNTED else snapshot.total
     warning = ""
     if not notes and (running := bounded_count(operated(rows).leased())):
         warning = f"{running:,} of them {'is' if running == 1 else 'are'} being attempted at the moment"
         warning += "; the outcomes of these attempts will not be recorded." if button == "Move" else "."
     return ask(
         model_admin, request, form, button=button,
-        words=[f"{total:,} {noun_of(model_admin, seen.total)} {words}", *says],
-        warning=warning, rows=_named(rows), seen=seen, notes=notes,
-        states=[(state, f"{count:,}") for state, count in sorted(seen.counts.items(), key=lambda one: -one[1])],
+        words=[f"{total:,} {noun_of(model_admin, snapshot.total)} {words}", *says],
+        warning=warning, rows=_named(rows), snapshot=snapshot, notes=notes,
+        states=[(state, f"{count:,}") for state, count in sorted(snapshot.counts.items(), key=lambda one: -one[1])],
         **further,
     )  # fmt: skip
 

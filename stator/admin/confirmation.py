@@ -39,7 +39,7 @@ def given(request: HttpRequest) -> QueryDict | None:
 
 def ask(
     model_admin: ModelAdmin, request: HttpRequest, form: forms.Form, *, title: str, button: str,
-    words: Iterable[str] = (), warning: str = "", rows: Iterable[object] = (), seen: Seen | None = None,
+    words: Iterable[str] = (), warning: str = "", rows: Iterable[object] = (), snapshot: Seen | None = None,
     is_action: bool = True, **further: object,
 ) -> HttpResponse:  # fmt: skip
     """Return the page that shows an action's rows and what it would do to them, and asks for its input.
@@ -59,7 +59,7 @@ def ask(
         "shown": listed[:SHOWN],
         "more": len(listed) > SHOWN,
         "confirmed": CONFIRMED,
-        "seen": seen.as_text() if seen else "",
+        "seen": snapshot.as_text() if snapshot else "",
         "seen_field": FIELD,
         "back": _url(model_admin, request),
         **further,

@@ -12,7 +12,7 @@ from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_o
 from stator.models import StatorModel
 from stator.overview.flow import Flow
 from stator.rows.state_column import state_field
-from stator.texts import told
+from stator.texts import count_text
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
 # Room for this text is reserved at each line, whatever its rate, so that boxes keep their places.
@@ -71,15 +71,19 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNo
     timed = state.automatic or state.expect_within or state.timeout_state
     oldest = span(one.oldest) if one.oldest is not None and timed else ""
     failures = flow.failures.get(box.name, 0.0)
-    parts = [f"{box.name}: {told(one.count, one.cut)}", f"{told(one.ready)} ready", f"{one.leased:,} leased"]
+    parts = [
+        f"{box.name}: {count_text(one.count, one.cut)}",
+        f"{count_text(one.ready)} ready",
+        f"{one.leased:,} leased",
+    ]
     parts += [f"oldest {oldest}"] if oldest else []
     parts += [f"expected within {span(state.expect_within)}"] if state.expect_within else []
-    parts += [f"{told(one.stuck, one.cut)} stuck"] if one.stuck else []
+    parts += [f"{count_text(one.stuck, one.cut)} stuck"] if one.stuck else []
     parts += [f"about {failures:,.0f} errors in the last hour"] if failures else []
     heat = one.heat if one.count and not state.terminal else 0
     return GraphNode(
         box=box,
-        count=told(one.count, one.cut),
+        count=count_text(one.count, one.cut),
         told=f"oldest {oldest}" if oldest else "moved from outside" if state.kind == "external" else "",
         failures=_rate(failures),
         title=", ".join(parts),
@@ -119,7 +123,9 @@ def state_bar(depths: Depths) -> list[Segment]:
     segments, x = [], 0.0
     for one in found:
         width = SLIVER + free * one.count / total
-        segments.append(Segment(one.name, told(one.count, one.cut), _segment(one), round(x, 1), round(width - 1, 1)))
+        segments.append(
+            Segment(one.name, count_text(one.count, one.cut), _segment(one), round(x, 1), round(width - 1, 1))
+        )
         x += width
     return segments
 

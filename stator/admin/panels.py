@@ -33,7 +33,7 @@ from stator.rows.keys import shown_key
 from stator.rows.meta import managed
 from stator.rows.readings import READINGS, read
 from stator.rows.state_column import state_field
-from stator.texts import counted, listed, told
+from stator.texts import count_text, counted, listed
 
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
@@ -87,7 +87,7 @@ class ModelRow:
     def named(self) -> str:
         """The states with most objects, as text."""
         bar = sorted(self.surveyed.depths.states.values(), key=lambda one: -one.count)
-        found = [f"{one.name}\N{NO-BREAK SPACE}{told(one.count, one.cut)}" for one in bar if one.count]
+        found = [f"{one.name}\N{NO-BREAK SPACE}{count_text(one.count, one.cut)}" for one in bar if one.count]
         return ", ".join([*found[:NAMED], *(["\N{HORIZONTAL ELLIPSIS}"] if found[NAMED:] else [])]) or "no objects"
 
     @property
@@ -95,14 +95,14 @@ class ModelRow:
         """The cells of the table of models, each with its class, under ``HEADS``."""
         one = self.surveyed.depths
         late = one.waited is not None and one.waited > TOO_LONG
-        stuck = told(one.stuck_count, "stuck" in one.capped)
-        counts = [(one.failing, told(one.failing), "failing"), (one.stuck_count, stuck, "stuck"),
-                  (one.quarantined, told(one.quarantined), "quarantined")]  # fmt: skip
+        stuck = count_text(one.stuck_count, "stuck" in one.capped)
+        counts = [(one.failing, count_text(one.failing), "failing"), (one.stuck_count, stuck, "stuck"),
+                  (one.quarantined, count_text(one.quarantined), "quarantined")]  # fmt: skip
         ill = ", ".join(f"{text} {word}" for count, text, word in counts if count)
         cells = [
-            (told(one.ready), ""),
+            (count_text(one.ready), ""),
             ("" if one.waited is None else span(one.waited), "error" if late else ""),
-            (told(one.leased, "leased" in one.capped), "error" if one.late else ""),
+            (count_text(one.leased, "leased" in one.capped), "error" if one.late else ""),
             (ill, "error" * bool(ill)),
             (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
         ]
@@ -133,7 +133,7 @@ class Panel:
     def queue_now(self) -> str:
         """The latest sample of the queue as text."""
         latest = self.flow.latest
-        return f"{told(latest.count)} at {latest.when}" if latest else "no sample of the last minutes"
+        return f"{count_text(latest.count)} at {latest.when}" if latest else "no sample of the last minutes"
 
     @property
     def longest_wait(self) -> str:
@@ -253,7 +253,8 @@ def _figures(rows: list[ModelRow], workers: list[WorkerStatus]) -> list[Figure]:
         Figure("moves", "Moves a second", none if rate is None else _rate(rate), _rate(lines[0].most), lines[0]),
         Figure("wait", "Longest wait", "none" if wait is None else span(wait), span(lines[1].most), lines[1],
                "error" if (wait or 0) > TOO_LONG else ""),
-        Figure("failing", "Failing", told(fail), told(int(lines[2].most)), lines[2], "error" if fail else ""),
+        Figure("failing", "Failing", count_text(fail), count_text(int(lines[2].most)), lines[2],
+               "error" if fail else ""),
         Figure("alive", "Workers alive", f"{live:,}", f"{lines[3].most:,.0f}", lines[3], "" if live else "error"),
     ]  # fmt: skip
 
@@ -299,7 +300,7 @@ def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], p
         "log": group.log if pages.sees_all(model) and pages.may_view(READINGS["groups"].model) else "",
         "latest": span(group.latest),
         "failing": len(group.failing),
-        "told": told(len(group.failing), group.cut),
+        "told": count_text(len(group.failing), group.cut),
         "retried": f"{group.retried:,}" if group.retried else "",
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),

@@ -34,11 +34,11 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     retry = fingerprint if fingerprint and model is not None and pages.may_retry(model) else ""
     has_button = bool(retry) or any(one["action"] for one in actions)
     typed = sees and problem.code in TOLD
-    told = typed or (sees and not has_button)
+    complete = typed or (sees and not has_button)
     return {
         "alike": f"{problem.code}-{problem.level}-{slugify(problem.where)}",
         "code": problem.code, "level": problem.level, "where": problem.where,
-        "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if told
+        "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if complete
         else problem.text if sees else problem.sentence,
         "url": _address(problem, pages),
         "retry": retry,

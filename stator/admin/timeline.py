@@ -90,9 +90,9 @@ def move_text(act: StoredEntry) -> str:
 
 def timeline_of(row: StatorModel) -> Timeline:
     """Return the stored events of the row; one statement, and those of extensions."""
-    told = [each for entries in _further for each in entries(row, LATEST)]
-    crew = _crew({worker for worker, _ in told} - {""}, home_of(row))
-    events = [replace(event, who=crew[worker]) if worker else event for worker, event in told]
+    further = [each for entries in _further for each in entries(row, LATEST)]
+    crew = _crew({worker for worker, _ in further} - {""}, home_of(row))
+    events = [replace(event, who=crew[worker]) if worker else event for worker, event in further]
     if row.state_claim is not None and row.state_attempted:
         what = f"Attempt {row.state_attempts} in {state_name(row)} began"
         events.append(TimelineEvent("begun", row.state_attempted, what, holder(row.state_claim)))

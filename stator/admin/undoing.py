@@ -87,9 +87,9 @@ def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, re
 
 def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows that the user sees and may change."""
-    seen = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
+    visible = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
     differs = model_admin.differs_by_object
-    pks = checked(model_admin, request, seen, permission) if differs else list(seen.values_list("pk", flat=True))
+    pks = checked(model_admin, request, visible, permission) if differs else list(visible.values_list("pk", flat=True))
     return rows.filter(pk__in=pks)
 
 

@@ -11,7 +11,7 @@ from stator.graph import State
 from stator.graph.drawing import Drawn, Node, described, dot, joined, mermaid
 from stator.graph.layout import LETTER, NARROWEST, Size, lay_out
 from stator.overview.depths import depths
-from stator.texts import told
+from stator.texts import count_text
 
 HELP = "Print the graph of a model."
 
@@ -38,7 +38,7 @@ def _node(state: State, numbers: dict[str, InState]) -> Node:
     here = numbers.get(state.name)
     return {
         "name": state.name,
-        "label": state.name if here is None else f"{state.name} ({told(here.count, here.cut)})",
+        "label": state.name if here is None else f"{state.name} ({count_text(here.count, here.cut)})",
         "count": None if here is None else here.count,
         "initial": state.initial,
         "terminal": state.terminal,

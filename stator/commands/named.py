@@ -23,8 +23,8 @@ def acted(
     others = "it is" if len(pks) == 1 else "the other is" if left == 1 else "the others are"
     why = [missing_sentence(missing)] * bool(missing) + [otherwise.format(others=others)] * (left > 0)
     line = f"{count:,} of {len(pks):,} {done}{': ' * bool(why)}{'; '.join(why)}."
-    told = {"named": len(pks), "missing": [shown_key(pk) for pk in missing]}
-    return Answer({**data, **told}, [line], int(bool(missing)))
+    keys = {"named": len(pks), "missing": [shown_key(pk) for pk in missing]}
+    return Answer({**data, **keys}, [line], int(bool(missing)))
 
 
 def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:

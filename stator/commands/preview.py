@@ -27,7 +27,7 @@ from stator.rows.keys import shown_key
 from stator.rows.left import taken_up
 from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.state_column import state_field
-from stator.texts import COUNTED, told
+from stator.texts import COUNTED, count_text
 
 HELP = (
     "Run the handlers of this code on objects that are due, roll everything back, and show what would happen. "
@@ -210,8 +210,8 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "Without a handler:"
         heads = ["objects", "what would happen"]
-        yield from table(heads, [[told(each["count"]), _sentence(each)] for each in data["without_handler"]])
-    left = [f"{told(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
+        yield from table(heads, [[count_text(each["count"]), _sentence(each)] for each in data["without_handler"]])
+    left = [f"{count_text(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
     if left:
         yield ""
         yield f"Left alone: {', '.join(left)}."

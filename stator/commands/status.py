@@ -13,7 +13,7 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
-from stator.overview.changes import deletions, told_deletion
+from stator.overview.changes import deletion_text, deletions
 from stator.overview.flow import HEADS as STAYS
 from stator.overview.flow import Stays, moves
 from stator.overview.looks import Looks
@@ -22,7 +22,7 @@ from stator.overview.survey import problems, surveys
 from stator.rows.clock import moment_json
 from stator.rows.deletions import Deleted
 from stator.rows.stay import Stay
-from stator.texts import counted, told
+from stator.texts import count_text, counted
 from stator.worker.startup import Unusable
 
 HELP = (
@@ -59,7 +59,7 @@ def run(options: Options) -> Answer:
     lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
     # What is wrong comes first: a table of many models would push it off the screen.
     deleted = [one for each in known for one in _deleted_in(each)]
-    lines += [*["No problems."] * (not standing), *map(told_deletion, deleted), ""]
+    lines += [*["No problems."] * (not standing), *map(deletion_text, deleted), ""]
     lines += [
         *table([*HEADS, *(kind.code for kind in KINDS if kind.cell), "states"], list(map(_row, listed))),
         *left,
@@ -159,12 +159,17 @@ def _row(figures: dict[str, Any]) -> list[str]:
     oldest, capped = figures["oldest_ready"], figures["capped"]
     return [
         figures["model"],
-        told(figures["ready"]),
+        count_text(figures["ready"]),
         "-" if oldest is None else span(oldest),
-        *(told(figures[name], name in capped) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
+        *(
+            count_text(figures[name], name in capped)
+            for name in ("leased", "failing", "stuck", "quarantined", "unknown")
+        ),
         *(kind.cell(figures[kind.code]) or "-" for kind in KINDS if kind.cell),
         "  ".join(
-            f"{name} {told(count, f'states.{name}' in capped)}" for name, count in figures["states"].items() if count
+            f"{name} {count_text(count, f'states.{name}' in capped)}"
+            for name, count in figures["states"].items()
+            if count
         ),
     ]
 

@@ -39,5 +39,5 @@ def run(options: Options) -> Answer:
     data = {"model": model._meta.label, "unlocked": count, "may_run": running, "action": action.pk}
     done = "unlocked" if hold is None else f"unlocked and {hold.done}"
     answer = acted(rows, pks, count, data, done=done, otherwise="{others} not claimed")
-    told = [f"It may still run: {holder}" for holder in running]
-    return replace(answer, lines=[*answer.lines, *told, *offer(action, options)])
+    warnings = [f"It may still run: {holder}" for holder in running]
+    return replace(answer, lines=[*answer.lines, *warnings, *offer(action, options)])

@@ -20,7 +20,7 @@ from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.rows.state_column import state_field
 from stator.rows.versions import Version, compared
-from stator.texts import COUNTED, counted, listed, told
+from stator.texts import COUNTED, count_text, counted, listed
 
 # Seconds until what waits, or what holds it, counts as perhaps forgotten.
 FORGOTTEN = 86400.0
@@ -203,8 +203,8 @@ def late_leases(found: Survey) -> Iterator[Problem]:
             keys = tuple(held.pk for held in late[:SHOWN])
             cut = "leased" in one.depths.capped
             yield about(
-                one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
-                "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
+                one, f"{count_text(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: "
+                "the holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
                 remedy=f"{START}, or unlock" if one.crew.is_missing else "look at the log of the workers, or unlock",
                 actions=(AdminAction("Unlock", label, "stator_unlock", keys),),
                 command=f"manage.py stator unlock {one.label} {keys_as_arguments(keys)}",
@@ -235,7 +235,8 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
         them = "it" if count == 1 else "them"
         hung = [place for group in one.groups if (place := group.message.partition(HUNG_AT)[2].partition("\n")[0])]
         yield about(
-            one, f"{told(count)} quarantined: workers died while they attempted {them}, so none attempts {them} again",
+            one, f"{count_text(count)} quarantined: workers died while they attempted {them}, so none attempts "
+            f"{them} again",
             count=count,
             actions=(all_in(one, "Retry", "quarantined", "stator_retry"),),
             remedy="find out what ended the workers, then retry", detail=HUNG_AT + listed(hung) if hung else "",
@@ -250,7 +251,8 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
     if count := sum(nobodys.values()):
         names = sorted(nobodys)
         yield about(
-            one, f"{told(count)} in a state that neither this code nor a live worker knows: {', '.join(names[:SHOWN])}",
+            one, f"{count_text(count)} in a state that neither this code nor a live worker knows: "
+            f"{', '.join(names[:SHOWN])}",
             count=count, remedy="deploy the code that has the state, or move them by hand",
             numbers={"states": names}, actions=(all_in(one, f"Move{ELLIPSIS}", "", "stator_move", states=names),),
             command=f"manage.py stator move {one.label} STATE --state {quote(names[0])} --reason WHY",
@@ -258,7 +260,7 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
     if count := sum(theirs.values()):
         who = listed([f"{name} ({listed(one.knowing[name])})" for name in sorted(theirs)])
         yield about(
-            one, f"{told(count)} in a state that this code does not know, but live workers do: {who}",
+            one, f"{count_text(count)} in a state that this code does not know, but live workers do: {who}",
             level=WARNING, count=count, numbers={"states": sorted(theirs)},
             actions=(all_in(one, "List", "", states=theirs),),
             remedy="wait; if these workers stop for good, move them by hand",
@@ -273,7 +275,7 @@ def stuck(one: Surveyed) -> Iterator[Problem]:
         count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
         oldest = max(state.oldest or 0.0 for state in states)
         yield about(
-            one, f"{told(count, any(state.cut for state in states))} later than expected in {names}, "
+            one, f"{count_text(count, any(state.cut for state in states))} later than expected in {names}, "
             f"up to {span(oldest)}", count=count, since=oldest,
             actions=(free_in(one, "List", "stuck", [state.name for state in states]),),
         )  # fmt: skip
@@ -310,19 +312,21 @@ def failing(one: Surveyed) -> Iterator[Problem]:
     failing = [(group, count) for group, count in counts if count > 0]
     for group, count in failing[:SHOWN]:
         yield about(
-            one, f"{told(count, group.cut)} failing in {group.state} with {group.error}",
+            one, f"{count_text(count, group.cut)} failing in {group.state} with {group.error}",
             detail=group.message.partition("\n")[0],
             count=count, more=group.cut, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
             command=f"manage.py stator retry {one.label} --error {group.fingerprint} --per-minute 60",
         )  # fmt: skip
     named = sum(count for _, count in failing[:SHOWN]) + by_app.total()
     if (rest := one.depths.failing - named) > 0:
-        further = "" if any(group.cut for group, _ in failing) else f", {told(rest)} of them with other errors, or none"
+        further = (
+            "" if any(group.cut for group, _ in failing) else f", {count_text(rest)} of them with other errors, or none"
+        )
         free = all_in(
             one, "List", "failing", state_crashes__lt=load_settings().MAX_CRASHES, state_claim__isnull=True
         )  # fmt: skip
         yield about(
-            one, f"{told(one.depths.failing)} failing{f' in all{further}' if named else ''}", count=rest,
+            one, f"{count_text(one.depths.failing)} failing{f' in all{further}' if named else ''}", count=rest,
             actions=(free,), command=f"manage.py stator retry {one.label} --failed",
         )  # fmt: skip
 
@@ -334,7 +338,7 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
     names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
     pks = tuple(far.pk for far in first)
     yield about(
-        one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
+        one, f"{count_text(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
         f"{f', the first on {moment_text(first[0].due)}' if first else ''}", count=count,
         actions=(all_in(one, "Retry now", "far", "stator_retry"), all_in(one, "List", "far")),
         detail=hashed(pks[:NAMED_FAR]),
@@ -368,7 +372,7 @@ def effects(states: list[InState]) -> str:
     """Return what a cause did to the objects in some states, as the end of a sentence."""
     waited, late = _longest(states) or 0.0, sum(state.stuck for state in states)
     said = f"; the first has waited {span(waited)}" if waited > TOO_LONG else ""
-    return f"{said}; {told(late)} later than expected" if late else said
+    return f"{said}; {count_text(late)} later than expected" if late else said
 
 
 def done_when(one: Surveyed, count: int, states: list[InState]) -> str:
@@ -383,4 +387,4 @@ def _longest(states: list[InState]) -> float | None:
 
 def waits(count: int, cut: bool = False) -> str:
     """Return how many objects wait, as the beginning of a sentence."""
-    return f"{told(count, cut)} {'waits' if count == 1 else 'wait'}"
+    return f"{count_text(count, cut)} {'waits' if count == 1 else 'wait'}"

@@ -95,8 +95,8 @@ def _raised(state: State, error: BaseException, failures: int, age: float) -> Mo
         delay = _interval(state) if error.after is None else max(0.0, error.after)
         return _waiting(state, delay, age, reason=text_of(error.reason) if error.reason else "")
     # ``raise Fail from error`` only says that a retry is useless; the cause is the error to report.
-    told = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
-    failure = describe(told)
+    cause = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
+    failure = describe(cause)
     if isinstance(error, Fail) and state.failure_state is None:
         why = f"{state.name} has no fails_to(), so Fail is an error like any other and the object is attempted again"
         message = bounded(f"{failure.message}; {why}".removeprefix("; "), MESSAGE_LENGTH)

@@ -56,15 +56,15 @@ class Reader:
         """Return the error with its causes or contexts, and the members of a group."""
         self._left -= 1
         self._seen.add(id(error))
-        told = _alone(error, self._last_frames(error.__traceback__))
-        told.__suppress_context__ = error.__suppress_context__
+        shortened = _alone(error, self._last_frames(error.__traceback__))
+        shortened.__suppress_context__ = error.__suppress_context__
         if self._follows(error.__cause__):
-            told.__cause__ = self.read(error.__cause__)
+            shortened.__cause__ = self.read(error.__cause__)
         elif not error.__suppress_context__ and self._follows(error.__context__):
-            told.__context__ = self.read(error.__context__)
+            shortened.__context__ = self.read(error.__context__)
         if isinstance(error, BaseExceptionGroup):
-            told.exceptions = list(self._members(error.exceptions))
-        return told
+            shortened.exceptions = list(self._members(error.exceptions))
+        return shortened
 
     def _members(self, errors: tuple[BaseException, ...]) -> Iterator[Any]:
         for error in errors[:MAX_MEMBERS]:
@@ -89,9 +89,9 @@ class Reader:
 def formatted(error: BaseException) -> tuple[str, list[str]]:
     """Return the text of an error, and its places: file and function of each of its own last frames."""
     reader = Reader()
-    told = reader.read(error)
-    text = "".join(told.format())
-    places = [f"{frame.filename}:{frame.name}" for frame in told.stack]
+    shortened = reader.read(error)
+    text = "".join(shortened.format())
+    places = [f"{frame.filename}:{frame.name}" for frame in shortened.stack]
     return (LEFT_OUT + text if reader.left_out else text), places
 
 

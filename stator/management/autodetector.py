@@ -154,10 +154,10 @@ class StateChanges(MigrationAutodetector):
         own = cast("StateField", _state_field(model))
         begins = not is_filled and own.name not in former and own.name not in renamed
         statuses = [name for name in lost if begins and _chooses(former[name])]
-        told = LOSS + ANEW * begins + RENAMED * bool(statuses)
+        warning = LOSS + ANEW * begins + RENAMED * bool(statuses)
         label, names = f"{app_label}.{model.name}", get_text_list(lost, "and")
         first = next(iter(statuses), "")
-        sys.stderr.write(told.format(label=label, names=names, first=first, graph=own.graph.__name__) + "\n")
+        sys.stderr.write(warning.format(label=label, names=names, first=first, graph=own.graph.__name__) + "\n")
 
     def _adopt(
         self,

@@ -28,7 +28,7 @@ def deletions(models: Iterable[type[Model]], looks: Looks) -> list[Deleted]:
     return found
 
 
-def told_deletion(one: Deleted) -> str:
+def deletion_text(one: Deleted) -> str:
     """Return a deletion as a line: ``5,000 objects of shop.Order deleted since ...: delete_after of done``."""
     return (
         f"{counted(one.count, 'object')} of {label_of(one.label)} deleted since {moment_text(one.since)}: "

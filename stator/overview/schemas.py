@@ -26,7 +26,7 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
 from stator.scopes import PATHS, Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
-from stator.texts import COUNTED, counted, listed, told
+from stator.texts import COUNTED, count_text, counted, listed
 from stator.worker.serving import Served
 from stator.worker.startup import Scopes, Unusable
 
@@ -57,7 +57,7 @@ class SchemaFigures:
     def cells(self, none: str) -> list[str]:
         """Return the numbers as texts, in their order above; ``none``: in place of a wait."""
         oldest = none if self.oldest_ready is None else span(self.oldest_ready)
-        return [told(self.ready), oldest, *map(told, (self.leased, self.failing, self.quarantined))]
+        return [count_text(self.ready), oldest, *map(count_text, (self.leased, self.failing, self.quarantined))]
 
     def add(self, other: "SchemaFigures") -> None:
         """Add the figures of another schema."""
@@ -233,8 +233,8 @@ def _merged(same: list[tuple[str, Problem]]) -> Problem:
     count, more = sum(each.count for _, each in same), any(each.more for _, each in same)
     sentence = f"in {schema}: {worst.sentence}"
     if len(same) > 1:
-        each_count = [f"{name} {told(each.count, each.more)}" if each.count else name for name, each in same]
-        many = f"{told(count, more)} in " if count else "in "
+        each_count = [f"{name} {count_text(each.count, each.more)}" if each.count else name for name, each in same]
+        many = f"{count_text(count, more)} in " if count else "in "
         sentence = f"{many}{counted(len(same), 'schema')} ({named(each_count)}); {sentence}"
     return replace(
         worst.in_schema(schema), sentence=sentence, count=count, more=more, schemas=names,

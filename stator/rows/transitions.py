@@ -156,8 +156,8 @@ def tell_moves(owner: type[Model], using: str, before: list[Locked], target: Sta
     if not before:
         return
     moves = [signals.Move(row.pk, row.state, target.name) for row in before]
-    told = {"moves": moves, "failures": [], "using": using}
+    arguments = {"moves": moves, "failures": [], "using": using}
     if signals.transitioned.has_listeners(owner):
-        transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)
+        transaction.on_commit(lambda: signals.transitioned.send(owner, **arguments), using=using)
     if columns.ready_at_once(target):
         announce(owner, using)

@@ -54,19 +54,19 @@ def graphs_published(
 ) -> dict[str, object]:
     """Return what a worker publishes about its graphs, and the states that it leaves, by the label of their models."""
     states = {label: dict(fingerprints(graph)) for label, graph in sorted(graphs.items())}
-    told: dict[str, object] = {"graphs": {label: fingerprint(each) for label, each in states.items()}}
+    published: dict[str, object] = {"graphs": {label: fingerprint(each) for label, each in states.items()}}
     if sum(len(name) + len(each) + 8 for some in states.values() for name, each in some.items()) <= MAX_CHARACTERS:
-        told["states"] = states
+        published["states"] = states
     if some := {label: sorted(names) for label, names in left.items() if names}:
-        told["left"] = some
-    return {"stator": told}
+        published["left"] = some
+    return {"stator": published}
 
 
 def left_by(workers: Iterable[Any], label: str) -> frozenset[str]:
     """Return the states of a model that each of these workers leaves to other code, if they were read with ``LEFT``."""
     published = (worker.left if isinstance(worker.left, dict) else {} for worker in workers)
-    told: list[frozenset[str]] = [frozenset(left.get(label, ())) for left in published]
-    return frozenset.intersection(*told) if told else frozenset()
+    published_states: list[frozenset[str]] = [frozenset(left.get(label, ())) for left in published]
+    return frozenset.intersection(*published_states) if published_states else frozenset()
 
 
 @dataclass
@@ -105,9 +105,9 @@ class Fleet:
         """Return the workers that serve a model by the fingerprint of its graph."""
         groups: dict[str, list[Worker]] = defaultdict(list)
         for worker in self.workers:
-            told = _graphs_of(worker).get(label)
-            if told is not None and worker.serves(label):
-                groups[told].append(worker)
+            fingerprint_of_worker = _graphs_of(worker).get(label)
+            if fingerprint_of_worker is not None and worker.serves(label):
+                groups[fingerprint_of_worker].append(worker)
         return groups
 
     @cached_property
@@ -119,10 +119,10 @@ class Fleet:
         first = {same[0].pk: same for same in alike.values()}
         rows = Worker.objects.using(self.using).filter(pk__in=list(first))
         found: dict[str, dict[str, States]] = {}
-        for pk, told in rows.values_list("pk", F("published__stator__states")):
+        for pk, published in rows.values_list("pk", F("published__stator__states")):
             states: dict[str, States] = {}
-            if isinstance(told, dict):
-                states = {label: _texts(each) for label, each in told.items()}
+            if isinstance(published, dict):
+                states = {label: _texts(each) for label, each in published.items()}
             found |= {worker.pk: states for worker in first[pk]}
         return found
 
@@ -135,15 +135,15 @@ def compared(versions: Collection[Version], what: str, how: str = "") -> str:
     found = [version for version in versions if version.processes]
     if len(found) < 2:
         return ""
-    told = [version.names for version in found if version.names is not None]
-    common = set(told[0]).intersection(*told[1:]) if told else set()
-    some = {name for names in told for name in names} - common
+    published = [version.names for version in found if version.names is not None]
+    common = set(published[0]).intersection(*published[1:]) if published else set()
+    some = {name for names in published for name in names} - common
     # Those that know something come first: the others lack it.
     by_names = sorted(found, key=lambda version: version.names is None or not some.intersection(version.names))
     those = "that" if len(some) == 1 else "none of these"
     parts = [f"{listed(version.processes)}{_known(version, some, those)}" for version in by_names]
     effect = "so a process leaves alone what only others know" if some else "so objects are treated by either"
-    if changed := sorted(name for name in common if len({names[name] for names in told}) > 1):
+    if changed := sorted(name for name in common if len({names[name] for names in published}) > 1):
         parts.append(f"{listed(changed)} differ{'s' if len(changed) == 1 else ''} {how}".rstrip())
     return f"{len(found)} {what}, {effect}: {'; '.join(parts)}."
 

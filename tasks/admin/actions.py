@@ -46,11 +46,11 @@ class RequeueForm(StartOverForm):
 @admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and whether running tasks are included; then cancel."""
-    seen = confirmed_in(request, Task)
-    form = CancelForm(request.POST if seen else None)
-    if not (seen and form.is_valid()):
+    snapshot = confirmed_in(request, Task)
+    form = CancelForm(request.POST if snapshot else None)
+    if not (snapshot and form.is_valid()):
         return _ask_cancel(model_admin, request, _tasks(queryset), form)
-    changes, tasks = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset))
+    changes, tasks = snapshot.changes(model_admin.get_queryset(request)), _tasks(snapshot.unchanged(queryset))
     reason, running = form.cleaned_data["reason"], form.cleaned_data["running"]
     meant = tasks.with_status(*WAITING, *(["running"] if running else []))
     log(model_admin, request, meant, f"Canceled{' (running ones too)' if running else ''}. {reason}".strip())
@@ -62,11 +62,14 @@ def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
 @admin.action(description="Requeue dead letters\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and a rate; then requeue."""
-    seen = confirmed_in(request, Task)
-    form = RequeueForm(request.POST if seen else None)
-    if not (seen and form.is_valid()):
+    snapshot = confirmed_in(request, Task)
+    form = RequeueForm(request.POST if snapshot else None)
+    if not (snapshot and form.is_valid()):
         return _ask_requeue(model_admin, request, _tasks(queryset).dead_letters(), form)
-    changes, dead = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset)).dead_letters()
+    changes, dead = (
+        snapshot.changes(model_admin.get_queryset(request)),
+        _tasks(snapshot.unchanged(queryset)).dead_letters(),
+    )
     reason, per_minute = form.cleaned_data["reason"], form.cleaned_data["per_minute"]
     start_over = form.cleaned_data["start_over"]
     pace = f" at {per_minute:g} per minute" if per_minute else ""
@@ -161,15 +164,16 @@ def _ask_cancel(
             "Tasks that have ended do not change.",
         ],
         warning=left.strip(),
-        rows=_named(tasks.with_status(*WAITING, "running")), seen=see(tasks.with_status(*WAITING, "running"), COUNTED),
+        rows=_named(tasks.with_status(*WAITING, "running")),
+        snapshot=see(tasks.with_status(*WAITING, "running"), COUNTED),
     )  # fmt: skip
 
 
 def _ask_requeue(
     model_admin: admin.ModelAdmin, request: HttpRequest, dead: TaskQuerySet, form: RequeueForm
 ) -> HttpResponse:
-    seen = see(dead, COUNTED)
-    count = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
+    snapshot = see(dead, COUNTED)
+    count = AtLeast(COUNTED) if snapshot.total > COUNTED else snapshot.total
     noun = "dead letter" if count == 1 else "dead letters"
     return ask(
         model_admin, request, form, title="Requeue dead letters", button="Requeue",
@@ -177,7 +181,7 @@ def _ask_requeue(
             f"{count} {noun} will be requeued with all their attempts, for all workers that may claim them.",
             "Tasks that are not errored do not change.",
         ],
-        rows=_named(dead), seen=seen,
+        rows=_named(dead), snapshot=snapshot,
     )  # fmt: skip
 
 

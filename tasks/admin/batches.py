@@ -14,7 +14,7 @@ from stator.admin.detail import offered
 from stator.admin.managed import ManagedList
 from stator.admin.read_only import SEARCHED
 from stator.models import are_apart
-from stator.texts import COUNTED, told
+from stator.texts import COUNTED, count_text
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.diagnosis.figures import by_column
@@ -95,9 +95,9 @@ def _left(batches: QuerySet[Any], pks: list[int]) -> dict[int, str]:
     if are_apart(Task, batches.db):
         # Batches are on the coordinator alone, where no query of the nodes can refer to them.
         counts, cut = by_column(unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks), "batch")
-        return {pk: told(counts[pk], cut) for pk in pks}
+        return {pk: count_text(counts[pk], cut) for pk in pks}
     asked = for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")
-    return {pk: told(count) for pk, count in asked}
+    return {pk: count_text(count) for pk, count in asked}
 
 
 class BatchAdmin(OperatedAdmin):

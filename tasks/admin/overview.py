@@ -12,7 +12,7 @@ from stator.admin import Cell, Section
 from stator.admin.access import Pages
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
-from stator.texts import told
+from stator.texts import count_text
 from tasks.diagnosis.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import has_any
@@ -80,7 +80,7 @@ def _row(
     late = line.waited is not None and line.waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
-        Cell(told(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED)),
+        Cell(count_text(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED)),
         Cell.lasting(line.waited, "error" if late else ""),
         Cell(end.short if (end := line.end_of(queue)) else ""),
         Cell(f"{claimed:,}"),

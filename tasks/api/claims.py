@@ -119,7 +119,7 @@ def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) ->
             held.heartbeat(payload.lease)
             leases[held.task.pk] = held.lease
     outcomes = {pk: "held" if pk in leases else "lease_lost" for pk in tokens}
-    return {"results": [{"task": pk, "outcome": told, "lease": leases.get(pk)} for pk, told in outcomes.items()]}
+    return {"results": [{"task": pk, "outcome": outcome, "lease": leases.get(pk)} for pk, outcome in outcomes.items()]}
 
 
 @router.at("POST", "queues/{queue}/claims/resolve", CLAIM, EndedManyOut, "End many claims: success", 413)
@@ -149,12 +149,12 @@ def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str,
 
 
 def _ended_many(
-    queue: Queue, tokens: dict[int, UUID], ended: set[TaskClaim], outcome: str, told: str, results: Results = None
+    queue: Queue, tokens: dict[int, UUID], ended: set[TaskClaim], outcome: str, success: str, results: Results = None
 ) -> dict[str, object]:
     """Return one result for each claim. A claim that an earlier request ended in the same way counts as ended."""
     done = {claim.task.pk for claim in ended}
     done |= were_ended(queue, {pk: token for pk, token in tokens.items() if pk not in done}, outcome, results)
-    return {"results": [{"task": pk, "outcome": told if pk in done else "lease_lost"} for pk in tokens]}
+    return {"results": [{"task": pk, "outcome": success if pk in done else "lease_lost"} for pk in tokens]}
 
 
 @router.at("POST", "tasks/{int:pk}/claim/verify", CLAIM, HeldOut, "Check that a claim is held", 409)

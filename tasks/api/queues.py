@@ -175,8 +175,8 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
             if tasks
             else "delete them with tasks=true, or cancel them and wait for their retention"
         )
-        told = f"more than {most:,} tasks" if tasks else "tasks"
-        raise Conflict(f"queue {found.name} has {told}; {remedy}", "not_empty")
+        contents = f"more than {most:,} tasks" if tasks else "tasks"
+        raise Conflict(f"queue {found.name} has {contents}; {remedy}", "not_empty")
     found.delete()
     return {"deleted": queue, "tasks": count}
 

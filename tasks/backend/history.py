@@ -13,7 +13,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from stator.models import are_apart
 from stator.rows.readings import read
 from tasks.datetimes import moment_of_text
-from tasks.queue.run_history import told
+from tasks.queue.run_history import in_history
 from tasks.rows.databases import home
 from tasks.rows.runs import version_at_claim
 from tasks.rows.tables import run_rows, task_model, task_rows
@@ -121,7 +121,7 @@ def _kept(model: type[Model], using: str, **which: object) -> tuple[QuerySet[Any
 
 def _runs(using: str | None, **which: object) -> QuerySet[Any]:
     """Return the attempts of tasks that runs have, as ``events`` of each task."""
-    kept = told(run_rows(using)).filter(**which).order_by().values("task")
+    kept = in_history(run_rows(using)).filter(**which).order_by().values("task")
     return kept.annotate(events=_All(JSONObject(**_named(RUN))))
 
 

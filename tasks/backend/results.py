@@ -126,9 +126,9 @@ def failed(result: TaskResult, error: BaseException) -> TaskResult:
 
 def _errors(events: list[AttemptEnd], latest: dict[str, str] | None) -> list[TaskError]:
     """Return the errors of the attempts in order; the latest has its traceback."""
-    told = [event.error for event in events if event.error]
-    errors = [_error(*error.partition(": ")[::2]) for error in told]
-    if latest is not None and f"{latest['error']}: {latest['message']}" in told[-1:]:
+    texts = [event.error for event in events if event.error]
+    errors = [_error(*error.partition(": ")[::2]) for error in texts]
+    if latest is not None and f"{latest['error']}: {latest['message']}" in texts[-1:]:
         errors[-1] = _error(latest["error"], latest["message"], latest["traceback"])
     return errors
 

@@ -106,11 +106,11 @@ def list_queues(options: Options) -> Answer:
     return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])
 
 
-def _queue_row(told: dict[str, Any]) -> list[str]:
-    paused = f"{' and '.join(told['paused'])}: {told['pause']}" if told["paused"] else "-"
-    oldest = "-" if told["oldest"] is None else span(told["oldest"])
-    counts = [told[name] for name in ("later", "running", "dead")]
-    return [told["queue"], told["waiting"], oldest, told["done"] or "-", *counts, str(len(told["workers"])), paused]
+def _queue_row(row: dict[str, Any]) -> list[str]:
+    paused = f"{' and '.join(row['paused'])}: {row['pause']}" if row["paused"] else "-"
+    oldest = "-" if row["oldest"] is None else span(row["oldest"])
+    counts = [row[name] for name in ("later", "running", "dead")]
+    return [row["queue"], row["waiting"], oldest, row["done"] or "-", *counts, str(len(row["workers"])), paused]
 
 
 def list_dead(options: Options) -> Answer:

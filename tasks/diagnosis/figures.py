@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 
 from stator.graph.durations import seconds_of
 from stator.models import Estimate, Now, estimate
-from stator.texts import told
+from stator.texts import count_text
 from tasks.models import Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
@@ -78,11 +78,11 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     for pk, line in lines(list(known), using, MAX_COUNTED + 1).items():
         end = line.end_of(known[pk])
         found[pk] = Figures(
-            told(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED),
+            count_text(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED),
             line.waited,
-            told(later[0][pk], later[1]),
-            told(running[0][pk], running[1]),
-            told(dead[0][pk], dead[1]),
+            count_text(later[0][pk], later[1]),
+            count_text(running[0][pk], running[1]),
+            count_text(dead[0][pk], dead[1]),
             end.short if end else "",
             end.seconds if end else None,
         )

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey, are_apart
-from stator.texts import told
+from stator.texts import count_text
 from tasks.diagnosis.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
@@ -35,7 +35,7 @@ def paused(survey: Survey) -> Iterator[Problem]:
     if len(found) > SHOWN:
         count, more = min(len(found), MAX_QUEUES) - SHOWN, len(found) > MAX_QUEUES
         yield Problem(
-            "", f"{told(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
+            "", f"{count_text(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
             count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
             covers=("pending",),
         )  # fmt: skip
@@ -73,7 +73,7 @@ def _of_pause(queue: Any, line: QueueFigures, late: list[float]) -> Problem:
     behind = line.waiting if queue.claiming_paused else 0
     seconds = line.waited if behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED
-    waits = f"; {told(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
+    waits = f"; {count_text(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
     if late:
         noun = "schedule has" if len(late) == 1 else "schedules have"
@@ -99,7 +99,7 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
             yield _of_dead(named[one.value], one, more)
     if rest := min(MAX_COUNTED, sum(one.count for one in worst[SHOWN:])):
         yield Problem(
-            "", f"{told(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
+            "", f"{count_text(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
             count=rest, more=more, command="manage.py tasks dead", actions=_list_of(worst[SHOWN:]),
         )  # fmt: skip
 
@@ -122,7 +122,7 @@ def _of_dead(name: str, found: Tally, more: bool) -> Problem:
     query = (("queue__id__exact", str(found.value)), ("status", "errored"), OF_NO_OTHER)
     noun, rests = ("task", "rests") if count == 1 and not more else ("tasks", "rest")
     return Problem(
-        "", f"{told(count, more)} {noun} gave up (dead letters) and {rests} until requeued, the oldest "
+        "", f"{count_text(count, more)} {noun} gave up (dead letters) and {rests} until requeued, the oldest "
         f"{span(found.oldest)} ago",
         {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
         detail=f"in queue {name}", count=count, more=more, since=found.oldest,

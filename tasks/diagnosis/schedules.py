@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
 from stator.statements import united
-from stator.texts import counted, listed, told
+from stator.texts import count_text, counted, listed
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
@@ -86,7 +86,7 @@ def _failing(schedules: Sequence[Any], group: Any) -> Problem:
     count = len(schedules)
     noun = "schedule cannot fire its tick" if count == 1 and not group.cut else "schedules cannot fire their ticks"
     return Problem(
-        "", f"{told(count, group.cut)} {noun}: {group.error}", {"errors": {group.fingerprint: count}},
+        "", f"{count_text(count, group.cut)} {noun}: {group.error}", {"errors": {group.fingerprint: count}},
         where="tasks.Schedule", model=LABEL, detail=f"{listed(schedules)}; {group.message.partition(chr(10))[0]}",
         count=count, more=group.cut, since=_age(schedules) if schedules[0].planned else None,
     )  # fmt: skip

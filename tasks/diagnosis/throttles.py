@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stator.models import AdminAction, Problem, Survey
-from stator.texts import told
+from stator.texts import count_text
 from tasks.queue.put_off import PutOff, command_for, put_off, remedy_for, signs
 from tasks.rows.tables import queue_rows
 
@@ -29,7 +29,7 @@ def _of_action(found: PutOff, queue: str) -> Problem:
     done = f" {found.end}" if found.end else ""
     query = (("queue__id__exact", str(found.queue)), ("status", "invisible"), ("action", found.action))
     return Problem(
-        "", f"{told(found.count, found.more)} {noun} for the {limit.option} of an action{done}",
+        "", f"{count_text(found.count, found.more)} {noun} for the {limit.option} of an action{done}",
         {"queue": queue, "action": found.action, **(found.end.numbers if found.end else {})},
         remedy_for(limit, found.action, queue), level="warning" if left > TOO_LONG else "ok", where="tasks.Task",
         model="tasks.task", detail=f"{found.action} in queue {queue} has {limit.told(queue, found.action)}",

@@ -10,7 +10,7 @@ from django.db.models.expressions import Combinable
 
 from stator.db.bounded_counts import in_order
 from stator.models import Problem, Reason, Survey
-from stator.texts import told
+from stator.texts import count_text
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, has_any
 from tasks.queue.serving import Service, services_of
@@ -145,7 +145,7 @@ def _problem(service: Service, count: int, reason: Reason, is_served: bool) -> P
     # The framework reports that there is no worker at all.
     level = "ok" if is_served or reason is NO_WORKER else ""
     return Problem(
-        "named_only" if is_served else "", f"{told(min(count, FIRST), count >= FIRST)} ready that {who}",
+        "named_only" if is_served else "", f"{count_text(min(count, FIRST), count >= FIRST)} ready that {who}",
         {"reason": reason.code, "group": service.queue.name}, reason.remedy, level=level, where="tasks.Task",
         model="tasks.task", detail=f"in {service.queue.name}. {reason.sentence}", count=count, more=count >= FIRST,
     )  # fmt: skip

@@ -183,8 +183,8 @@ class Batch(BatchRow):
                     task.batch_id = self.pk
         state = locked(self._row).values_list("state", flat=True).first()
         if (is_new or others) and state not in OPEN:
-            told = f"is {state} and takes no more tasks" if state else "is gone"
-            raise PublishRefused(f"{self} {told}; publish them in a new batch")
+            why = f"is {state} and takes no more tasks" if state else "is gone"
+            raise PublishRefused(f"{self} {why}; publish them in a new batch")
 
     def tell_first_failure(self) -> None:
         """Publish ``on_first_failure``, unless that was done or the batch is canceled; call it in a transaction.

@@ -89,8 +89,8 @@ def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
         yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id}, remedy)
     if row.state == "shared":
         counts = Counter(part.status for part in rows.filter(whole=row.pk))
-        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        sentence = f"It is for {row.worker_count} workers: {told}."
+        counted = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        sentence = f"It is for {row.worker_count} workers: {counted}."
         yield Reason("shared", sentence, dict(counts), "It ends with its parts; check those.")
     if row.state == "pending" and row.state_claim and (run := row.runs.filter(token=row.state_claim).first()):
         yield Reason(
@@ -108,8 +108,8 @@ def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
     broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in rules]
     flags = rows.filter(pk=row.pk, shard=row.shard).values_list(*broken).first() or ()
     for rule, is_broken in zip(rules, flags, strict=False):
-        if is_broken and rule.told and (told := rule.told(row, rows)):
-            yield Reason(rule.code, *told)
+        if is_broken and rule.told and (reason := rule.told(row, rows)):
+            yield Reason(rule.code, *reason)
 
 
 def _no_handler(row: TaskRow, service: Service) -> Iterator[Any]:
@@ -148,8 +148,10 @@ def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Reason) -> Reason:
             reason, sentence=f"Ready, with more than {MAX_AHEAD:,} tasks of {of} before it.",
             numbers={"more_than": MAX_AHEAD},
         )  # fmt: skip
-    told = f"with {ahead:,} {'task' if ahead == 1 else 'tasks'} of {of} before it" if ahead else f"next in line of {of}"
+    place = (
+        f"with {ahead:,} {'task' if ahead == 1 else 'tasks'} of {of} before it" if ahead else f"next in line of {of}"
+    )
     others = max(0, reason.numbers.get("ahead", MAX_AHEAD) - ahead)
     # Named workers claim from one queue; processes take the most urgent task of all queues that they serve.
     more = f", but {others:,} of other queues are more urgent" if others else ""
-    return replace(reason, sentence=f"Ready, {told}{more}.", numbers={"ahead": ahead, "others": others})
+    return replace(reason, sentence=f"Ready, {place}{more}.", numbers={"ahead": ahead, "others": others})

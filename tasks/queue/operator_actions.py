@@ -58,9 +58,9 @@ def cancel_many(
                 run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
-            told: dict[str, Any] = {"actor": actor, "reason": reason, "action": action}
-            canceled += move_rows(task_rows(rows.db).filter(pk__in=meant), "canceled", **told)
-            move_rows(parts, "canceled", **told)
+            note: dict[str, Any] = {"actor": actor, "reason": reason, "action": action}
+            canceled += move_rows(task_rows(rows.db).filter(pk__in=meant), "canceled", **note)
+            move_rows(parts, "canceled", **note)
     return canceled
 
 
@@ -126,9 +126,9 @@ def requeue_many(
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
-            told: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
-            told["start_over"] = start_over
-            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, told)
+            note: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
+            note["start_over"] = start_over
+            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, note)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
@@ -138,15 +138,15 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], told: dict[str, Any]) -> None:
+def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], note: dict[str, Any]) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states.
 
     ``ended``: the number of workers of each task, by key. ``told``: options of the moves, such as the reason.
     """
     shared = [pk for pk, workers in ended.items() if workers > 1]
-    move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **told)
-    move_rows(rows.filter(pk__in=shared), "shared", **told)
-    move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **told)
+    move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **note)
+    move_rows(rows.filter(pk__in=shared), "shared", **note)
+    move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **note)
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
 
 

@@ -209,8 +209,8 @@ class Queue(QueueRow):
         with remembered(self._state.db or home(), [self], list(values)):
             self._row.update(**values)
             self.refresh_from_db(self._state.db, list(values))
-        told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
-        logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
+        fields = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
+        logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=fields)
 
     def resume(self, *, author: str = "") -> None:
         """End both pauses."""

@@ -18,7 +18,7 @@ SOURCE = "pending"
 END = Coalesce(F("ended"), F("lease_until"))
 
 
-def told(runs: QuerySet[Run]) -> QuerySet[Any]:
+def in_history(runs: QuerySet[Run]) -> QuerySet[Any]:
     """Return the runs that the history has; ``at`` is when they ended."""
     return runs.filter(attempt__isnull=False).annotate(at=END)
 
@@ -28,7 +28,7 @@ class RunHistory:
 
     def of_object(self, pk: object, using: str, most: int) -> Iterable[KeptAttempt]:
         """Return the latest runs of a task. Index ``tasks_run_of_worker``."""
-        for run in told(run_rows(using)).filter(task=pk).order_by("-at", "-pk")[:most]:
+        for run in in_history(run_rows(using)).filter(task=pk).order_by("-at", "-pk")[:most]:
             yield KeptAttempt(
                 object_pk=str(pk), at=run.at, version=run.version_at_claim + bool(run.to), source=SOURCE,
                 to=run.to or "", worker=worker_of(run.token), claimed=run.claimed, duration=run.duration,

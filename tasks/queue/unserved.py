@@ -129,8 +129,10 @@ def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] |
     """
     codes = _codes(waiting, found)
     judged = [(codes.get(task.pk, ""), task, service) for task, service in waiting]
-    told = [(_judged(*one), *one[1:]) for one in judged]
-    return [[REASONS[code](task, service)] if code and code != "no_worker" else [] for code, task, service in told]
+    judgements = [(_judged(*one), *one[1:]) for one in judged]
+    return [
+        [REASONS[code](task, service)] if code and code != "no_worker" else [] for code, task, service in judgements
+    ]
 
 
 def _codes(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None) -> dict[int, str]:
@@ -177,11 +179,11 @@ def _no_eligible(task: TaskRow, service: Service) -> Any:
 
 
 def _gone(task: TaskRow, service: Service) -> str:
-    told = [
+    names = [
         f"{name} (asked {span(service.asked[name])} ago)" if name in service.asked else f"{name} (has not asked)"
         for name in task.worker_ids[:MAX_NAMED]
     ]
-    return f"None of the workers in its worker_ids is live: {some(told, len(task.worker_ids))}."
+    return f"None of the workers in its worker_ids is live: {some(names, len(task.worker_ids))}."
 
 
 def _named_only(task: TaskRow, service: Service) -> Any:

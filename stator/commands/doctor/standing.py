@@ -52,9 +52,9 @@ def _live_workers(known: Survey, found: Iterable[Problem]) -> Iterator[Problem]:
     if not all(one.crew.known for one in known.models.values()):
         # Why they could not be read is a problem of its own.
         return
-    told = {model for one in found if one.code == "no_worker" for model in one.numbers["models"]}
-    if idle := [one.label for one in known.models.values() if not one.live and one.label not in told]:
+    without = {model for one in found if one.code == "no_worker" for model in one.numbers["models"]}
+    if idle := [one.label for one in known.models.values() if not one.live and one.label not in without]:
         said = f"no live worker serves {', '.join(idle)}; no heartbeat in the last {span(WORKER_ALIVE)}"
         yield Problem("workers", said, remedy="start manage.py runstator for them", level=WARNING)
-    elif not told:
+    elif not without:
         yield Problem("workers", "every model has a live worker", level=OK)

@@ -116,7 +116,7 @@ def _kept(facts: Facts) -> list[Event]:
 
 def _taken(facts: Facts) -> Said:
     """Return the events that its state takes as a phrase."""
-    told, numbers, known = [], {}, facts.of(ItsSenders)
+    names, numbers, known = [], {}, facts.of(ItsSenders)
     for event in facts.of(TakenEvents):
         sent = [each for each in facts.of(SentEvents) if each.name == event.name and each.version is not None]
         senders = [each.sender for each in sent]
@@ -126,11 +126,11 @@ def _taken(facts: Facts) -> Said:
             so_far = f" so far: {', '.join(senders)}" if senders else ""
             parts.append(f"{len(senders)} of {needed or 'several'} senders{so_far}")
         details = f" ({'; '.join(parts)})" if parts else ""
-        told.append(f"{event.name}{details}")
+        names.append(f"{event.name}{details}")
         numbers[event.name] = {"permission": event.permission, "count": needed, "senders": senders}
         if event.name in known.people:
             numbers[event.name]["people"] = known.people[event.name][:NAMED]
-    return either(told), {"events": numbers}
+    return either(names), {"events": numbers}
 
 
 def _people(names: list[str] | None) -> str:

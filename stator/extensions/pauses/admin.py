@@ -203,15 +203,15 @@ def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
         words = f"At most {MAX_OBJECTS} objects can be paused at once. For more, pause a state or the model."
         return refuse(model_admin, request, words)
     rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
-    seen = confirmed_in(request, queryset.model)
-    form = PauseObjectsForm(request.POST if seen else None)
-    if not (seen and form.is_valid()):
+    snapshot = confirmed_in(request, queryset.model)
+    form = PauseObjectsForm(request.POST if snapshot else None)
+    if not (snapshot and form.is_valid()):
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
     reason, seconds = form.cleaned_data["reason"], form.cleaned_data["seconds"]
     action = action_of(request, queryset.model, "pause", reason)
     act = ActionSpec(f"Paused. {reason}".strip(), "paused", lambda rows: _pause(rows, action, seconds))
-    return carry_out(model_admin, request, rows, act, seen)
+    return carry_out(model_admin, request, rows, act, snapshot)
 
 
 def _pause(rows: QuerySet[Model], action: Action, seconds: float | None) -> int:

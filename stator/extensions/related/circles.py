@@ -34,7 +34,7 @@ def circle_through(model: type[Model], pk: Any, using: str) -> list[Member]:
     return []
 
 
-def told_circle(circle: Iterable[Member]) -> str:
+def circle_text(circle: Iterable[Member]) -> str:
     """Return a circle as a phrase: ``shop.Order 3 waits for shop.Order 4, which waits for shop.Order 3``."""
     names = [f"{model._meta.label} {shown_key(pk)}" for model, pk in circle]
     first, *others = [*names, names[0]]

@@ -16,7 +16,7 @@ from stator.explain.many import Many
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import Said, either, timeout_of
 from stator.explain.survey import Survey, Surveyed
-from stator.extensions.related.circles import Member, circle_through, links_of, told_circle
+from stator.extensions.related.circles import Member, circle_text, circle_through, links_of
 from stator.extensions.related.waiters import AwaitedObject, waiters
 from stator.extensions.related.waits import waiting as rows_that_wait
 from stator.extensions.related.waits import waits_of
@@ -25,7 +25,7 @@ from stator.graph.durations import span
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.state_column import state_field
-from stator.texts import COUNTED, counted, told
+from stator.texts import COUNTED, count_text, counted
 
 # Related objects are counted up to this number, by an index; unfinished ones, up to ``COUNTED``.
 MAX_RELATED = 100_000
@@ -150,7 +150,7 @@ def _missing(facts: Facts, each: AwaitedCount) -> Said:
         return f"{watch.name} in {wanted}; there are none", numbers
     if watch.condition.every and not each.missing:
         return f"a worker's next pass: all {total} {watch.name} are in {wanted}", numbers
-    how_many = told(each.missing.total()) if watch.condition.every else "one"
+    how_many = count_text(each.missing.total()) if watch.condition.every else "one"
     parts = ", ".join(_some(state, count, ages[state], each) for state, count in each.missing.most_common())
     return f"{how_many} of {total} {watch.name} to be in {wanted}: {parts}", numbers
 
@@ -167,7 +167,7 @@ def circle(facts: Facts) -> Iterator[Said]:
     members = facts.of(Circle)
     names = [f"{model._meta.label} {shown_key(pk)}" for model, pk in members]
     numbers = {"circle": names, "waits": links_of(members)}
-    yield f"Waits in a circle, so none of these objects moves by itself: {told_circle(members)}.", numbers
+    yield f"Waits in a circle, so none of these objects moves by itself: {circle_text(members)}.", numbers
 
 
 def waits_for(facts: Facts) -> Iterator[Said]:
@@ -205,18 +205,18 @@ def find_waiting(one: Surveyed) -> Iterator[Problem]:
 
 def find_circles(found: Survey) -> Iterator[Problem]:
     """Find objects that wait for each other, each circle once."""
-    told = set[frozenset[tuple[Any, Any]]]()
+    reported = set[frozenset[tuple[Any, Any]]]()
     for one in found.models.values():
         for each in _waiters_of(one):
             members = frozenset(each.circle)
-            if not members or members in told:
+            if not members or members in reported:
                 continue
-            told.add(members)
+            reported.add(members)
             label, pk = each.model._meta.label, each.pk
             yield Problem(
                 "", f"circle: {counted(len(members), 'object')} wait for each other, and none of them moves by itself",
                 {"awaited": each.model._meta.label_lower, "pk": pk, "models": [one.label]}, "move one of them",
-                where=label, model=each.model._meta.label_lower, detail=told_circle(each.circle), count=len(members),
+                where=label, model=each.model._meta.label_lower, detail=circle_text(each.circle), count=len(members),
                 since=each.longest,
                 actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (pk,)),),
                 command=f"manage.py stator move {label} {quote(each.until[0])} {keys_as_arguments([pk])} --reason WHY",

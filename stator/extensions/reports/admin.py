@@ -29,10 +29,10 @@ def entries(row: StatorModel, most: int) -> Iterator[tuple[str, TimelineEvent]]:
     key = type(row), row.pk, home_of(row)
     report = records_of(Report, *key).first()
     kept = history_of(*key, most)
-    told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
-    yield from (_entry(act, report if act is told else None) for act in kept)
+    latest = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
+    yield from (_entry(act, report if act is latest else None) for act in kept)
     yield from (("", event) for event in _beginnings(row, kept))
-    if report is not None and told is None:
+    if report is not None and latest is None:
         yield report.worker, _reported(report)
 
 
@@ -65,8 +65,8 @@ def _event(act: History, report: Report | None, who: str) -> TimelineEvent:
         return TimelineEvent("error", act.at, what, who, said, details, traceback, log)
     if act.kind == History.Kind.WAIT:
         return TimelineEvent("said", act.at, f"An attempt in {act.source} did not move it", who, said, details, "", log)
-    if told := TOLD.get(act.kind):
-        return told(act, who, details)
+    if event_of := TOLD.get(act.kind):
+        return event_of(act, who, details)
     if not act.to:
         # The action is stored as the reason.
         return TimelineEvent("hand", act.at, (said or "acted on").capitalize(), who)
@@ -133,12 +133,12 @@ def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tu
         model = model_of(label)
         if model is not None and issubclass(model, StatorModel) and pages.sees_all(model):
             url = page_of(site, model, key)
-            told = f"{error}: {message}"[:200]
+            text = f"{error}: {message}"[:200]
             yield (
                 Cell(model._meta.label, list_of(site, model)),
                 Cell(shown_text(model, key), url),
                 Cell(state),
-                Cell(told),
+                Cell(text),
             )
 
 

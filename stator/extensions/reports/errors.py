@@ -12,7 +12,7 @@ from stator.graph.durations import span
 from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.meta import by_database
-from stator.texts import told
+from stator.texts import count_text
 
 HELP = "Group the errors of failing objects by place in the code. Retry a group: stator retry app.Model --error ID."
 
@@ -51,7 +51,7 @@ def _lines(found: list[ErrorGroup], labels: dict[str, str]) -> list[str]:
     lines = table(
         HEADS,
         (
-            (labels[group.label], group.fingerprint, told(len(group.failing), group.cut), group.state,
+            (labels[group.label], group.fingerprint, count_text(len(group.failing), group.cut), group.state,
              f"{span(group.latest)} ago", " ".join(f"{group.error}: {group.message}".split())[:100])
             for group in found
         ),

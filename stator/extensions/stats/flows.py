@@ -32,9 +32,9 @@ def read_flows(using: str, found: dict[str, Flow], now: datetime, period: str) -
     )
     depths = Depth.objects.using(using).filter(minute__gte=starts[0], **own)
     queued = {} if period == HOUR else _by_period(depths, trunc("minute"), _QUEUED)
-    told = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
+    labels = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
     for label, flow in found.items():
-        for start, when in told:
+        for start, when in labels:
             handled, failed, *outcomes = counted.get((label, start), (0, 0))
             flow.handled.append(Point(when, handled, failed))
             if outcomes:

@@ -171,17 +171,17 @@ def _tell(
         return
     words = Counter(_word(outcome) for _, outcome in ended)
     # Without outcomes, the claim of an atomic state had ended before, and the handler was not called.
-    told: dict[str, AttributeValue] = {"stator.outcome": next(iter(words), "lost")}
+    attributes: dict[str, AttributeValue] = {"stator.outcome": next(iter(words), "lost")}
     if len(words) > 1:
-        told = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}
+        attributes = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}
     targets = {outcome.to.name for _, outcome in ended if isinstance(outcome, Moved)}
     if len(targets) == 1:
-        told["stator.next_state"] = targets.pop()
+        attributes["stator.next_state"] = targets.pop()
     if len(ended) == 1 and isinstance(waiting := ended[0][1], Waiting):
-        told["stator.delay"] = waiting.delay
+        attributes["stator.delay"] = waiting.delay
         if waiting.reason:
-            told["stator.reason"] = bounded(str(waiting.reason), REASON_LENGTH)
-    span.set_attributes(told)
+            attributes["stator.reason"] = bounded(str(waiting.reason), REASON_LENGTH)
+    span.set_attributes(attributes)
     failures: dict[Failure, list[Claim]] = {}
     for claim, outcome in ended:
         if failure := outcome.failure:

@@ -130,14 +130,14 @@ def _moment(moment: datetime | None) -> str | None:
     return moment_json(moment) if moment else None
 
 
-def _line(told: dict[str, Any]) -> str:
-    usable = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
+def _line(row: dict[str, Any]) -> str:
+    usable = "all queues" if row["queues"] is None else f"queues {', '.join(row['queues']) or 'none'}"
     parts = [
-        f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {usable}",
-        f"objects {', '.join(sorted(told['objects']))}" if told["objects"] else "",
-        "" if told["enabled"] else "disabled",
-        f"expires {told['expires']}" if told["expires"] else "",
-        f"last used {told['used']}" if told["used"] else "never used",
+        f"{row['name']}: tk_{row['prefix']}_..., {', '.join(row['verbs']) or 'nothing'}, {usable}",
+        f"objects {', '.join(sorted(row['objects']))}" if row["objects"] else "",
+        "" if row["enabled"] else "disabled",
+        f"expires {row['expires']}" if row["expires"] else "",
+        f"last used {row['used']}" if row["used"] else "never used",
     ]
     return ", ".join(filter(None, parts))
 

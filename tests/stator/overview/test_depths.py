@@ -8,7 +8,7 @@ from django.db import connection
 from stator.overview import depths as module
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
-from stator.texts import told
+from stator.texts import count_text
 from tests.stator.making import ago, change, operations_of, put
 from tests.testapp.operators import Parcel
 
@@ -107,8 +107,8 @@ class TestDepths:
             put(Parcel, state="sent", state_ready=False)
         found = of()
         assert found.states["packed"].cut
-        assert told(found.states["packed"].count, cut=True) == "3+"
-        assert told(found.states["sent"].count) == "3+"
+        assert count_text(found.states["packed"].count, cut=True) == "3+"
+        assert count_text(found.states["sent"].count) == "3+"
         assert [found.ready, found.states["sent"].resting] == [4, 4]
 
     @pytest.mark.parametrize("name", ["", "Gone", "a_b", "packed ", "q", "stamp", "sent_", "zz", "\u00e9", "_"])
@@ -149,4 +149,9 @@ def test_index_alone_answers_for_objects_at_rest():
 
 
 def test_told_counts_end_at_the_limit():
-    assert [told(0), told(10_000), told(10_001), told(5, cut=True)] == ["0", "10,000", "10,000+", "5+"]
+    assert [count_text(0), count_text(10_000), count_text(10_001), count_text(5, cut=True)] == [
+        "0",
+        "10,000",
+        "10,000+",
+        "5+",
+    ]

@@ -12,7 +12,7 @@ from tasks.admin.timeline import timeline
 from tasks.backend.history import events_of, read_with_history
 from tasks.models import Run, Task
 from tasks.queue.operator_actions import clear
-from tasks.queue.run_history import told as told_by_runs
+from tasks.queue.run_history import in_history as told_by_runs
 from tests.stator.making import ago, expire
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 from tests.tasks.queue.processes import operations_of, publish
@@ -62,8 +62,10 @@ def test_attempts_and_acts_by_hand_are_one_list_by_time():
     assert (last.version, act.version, first.version) == (3, 2, 1)
     assert last.at >= act.at >= first.at
     assert [entry.at for entry in entries(task, 2)] == [last.at, act.at]
-    told = [event.what for event in timeline(fresh(task), []) if event.what in ("succeeded", "failed", "released")]
-    assert told == ["succeeded", "released", "failed", "released"]
+    in_history = [
+        event.what for event in timeline(fresh(task), []) if event.what in ("succeeded", "failed", "released")
+    ]
+    assert in_history == ["succeeded", "released", "failed", "released"]
 
 
 def test_attempts_of_a_process_have_what_the_history_had():

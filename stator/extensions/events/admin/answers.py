@@ -92,8 +92,8 @@ def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Any) 
     except EventRefused as refused:
         return refuse(model_admin, request, str(refused)) or _to_object(model_admin, obj)
     log(model_admin, request, [obj], f"Withdrew {name}. {reason}".strip())
-    told = f"Your {escape(name)} is withdrawn. {counted(missing, 'sender')} more needed."
-    model_admin.message_user(request, told, messages.SUCCESS)
+    message = f"Your {escape(name)} is withdrawn. {counted(missing, 'sender')} more needed."
+    model_admin.message_user(request, message, messages.SUCCESS)
     return back(model_admin, request) or _to_object(model_admin, obj)
 
 

@@ -104,14 +104,14 @@ class InboxCounts:
             # A user of several schemas has other objects in each.
             return ""
         key = site.name, request.user.pk
-        until, told = self._counted.get(key, (0.0, ""))
+        until, shown = self._counted.get(key, (0.0, ""))
         if time.monotonic() >= until:
-            told = _count(site, request, models)
+            shown = _count(site, request, models)
             with self._lock:
                 if len(self._counted) >= REMEMBERED:
                     self._counted.clear()
-                self._counted[key] = time.monotonic() + FRESH, told
-        return told
+                self._counted[key] = time.monotonic() + FRESH, shown
+        return shown
 
     def forget(self) -> None:
         """Count anew."""

@@ -85,8 +85,8 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     # The same event may need another permission in another state.
     may = [row.pk for row in rows if name in takes(model_admin, request, row)]
     rows = model_admin.get_queryset(request).filter(pk__in=may)
-    seen = confirmed_in(request, queryset.model)
-    form = _form(events[0], request.POST if seen and request.POST.get(ASKED) == name else None)
+    snapshot = confirmed_in(request, queryset.model)
+    form = _form(events[0], request.POST if snapshot and request.POST.get(ASKED) == name else None)
 
     def asked() -> HttpResponse:
         words = f"will get the event {name}."
@@ -96,7 +96,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         form.add_error(None, escape(why))
         return asked()
 
-    if not (seen and form.is_bound and form.is_valid()):
+    if not (snapshot and form.is_bound and form.is_valid()):
         return asked()
     payload = _payload(events[0], form)
     reason = form.cleaned_data["stator_reason"]
@@ -105,7 +105,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         lambda found: _send(model_admin, request, found, name, payload, reason),
         "in a state that does not take it, or refused", permission="send", refused=refused,
     )  # fmt: skip
-    return carry_out(model_admin, request, rows, act, seen)
+    return carry_out(model_admin, request, rows, act, snapshot)
 
 
 def _form(event: AwaitedEvent, given: Any) -> Any:
