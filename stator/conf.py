@@ -138,7 +138,7 @@ class Settings(CheckedSettings):
         0, "How many attempts of one model run at once in a process; 0: no limit.", 0, int
     )
     THREADS: int = setting(10, "How many synchronous handlers one process runs at once.", 1, int)
-    BATCH_SIZE: int = setting(500, "The most objects that one statement claims or records.", 1, int)
+    BATCH_SIZE: int = setting(900, "The most objects that one statement claims or records.", 1, int)
     MAX_CRASHES: int = setting(3, "Number of lost leases in a row that quarantines an object.", 1, int)
     CRASHED_AT_ONCE: int = setting(
         0, "How many objects that lost one lease run at once in a process; 0: half of CONCURRENCY.", 0, int
