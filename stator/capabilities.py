@@ -72,6 +72,8 @@ class Capabilities:
     is_file: bool = False
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
+    # A row that has left an index keeps its entry there while an older snapshot is open.
+    keeps_dead_entries: bool = False
     # The database is on several nodes; Citus' functions ask each of them.
     has_nodes: bool = False
     # ``clock_timestamp()``, the server's clock, which can be compared with this host's clock.
@@ -99,7 +101,7 @@ POSTGRESQL = Capabilities(
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, builds_concurrently=True,
     has_schemas=True, has_partitions=True,
-    reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
+    reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True, keeps_dead_entries=True,
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     read_only_query="SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'",
     read_only_sign="default_transaction_read_only is on",

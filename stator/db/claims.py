@@ -8,11 +8,11 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from math import ceil
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -54,6 +54,13 @@ HEAD_PART = 0.1
 # When a claim from the head of the line counts as slowed by dead index entries that cannot be removed: it takes more
 # than this many times as long as a claim from further behind, and more than this many seconds.
 STRAINED, STRAINED_FROM = 3.0, 0.05
+
+# Seconds of a claim from the head of the line from which the next ones begin at the watermark, if polls have set one.
+SLOW = 0.005
+
+# How far a watermark is behind the clock of the database: rows committed within this time after their statement have
+# arrived in order.
+SLACK = timedelta(seconds=0.25)
 
 # Rounds of one claim of a model with rows that are withheld, before the next claim goes on.
 ROUNDS = 10
@@ -153,6 +160,16 @@ class Claims:
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
 
 
+class Watermark(NamedTuple):
+    """The time by which rows are ordered from which claims may begin: a poll has just looked at all rows before it.
+
+    ``has_before``: it found ready rows there.
+    """
+
+    since: datetime
+    has_before: bool
+
+
 class Turn:
     """State kept between claims in the same states: their number, and where the last one ended.
 
@@ -163,9 +180,24 @@ class Turn:
     is open. A claim from the head of the line would walk over these entries again. So if a claim found as many rows as
     it wanted, the next claim begins behind the time and key of its last row. Rows that arrive before that place wait
     for the next claim from the head.
+    ``watermark``: what the last poll says of the rows before a certain time. A claim without a place begins there, if
+    the last claim from the head took all ready rows and was slow all the same, and no poll has found any since.
     """
 
-    __slots__ = ("by_age", "claims", "head_took", "last", "place", "strained", "took", "wait_until")
+    __slots__ = (
+        "_at_head",
+        "_known",
+        "_since",
+        "by_age",
+        "claims",
+        "head_took",
+        "last",
+        "place",
+        "strained",
+        "took",
+        "wait_until",
+        "watermark",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.claims = 0
@@ -173,6 +205,28 @@ class Turn:
         self.last: object = None
         self.place: tuple[datetime, object] | None = None
         self.wait_until = self.head_took = self.took = 0.0
+        self.watermark: Watermark | None = None
+        self._known: Watermark | None = None
+        self._since: datetime | None = None
+        self._at_head = True
+
+    def since(self) -> datetime | None:
+        """Return the time from which the line is claimed; None is its head."""
+        if self._known is not self.watermark:
+            self._known, self._since = self.watermark, None
+            self._at_head = self._at_head or self.watermark is None or self.watermark.has_before
+        if self._known is None or self._at_head:
+            return None
+        return self._since or self._known.since
+
+    def found(self, rows: list[Instance], limit: int, since: datetime | None, took: float) -> None:
+        """Note what a claim brought that began at a time, or at the head, and how many seconds it took."""
+        full = len(rows) >= limit
+        if since is None:
+            self._at_head = full or took < SLOW
+        if self._known and rows and not (full or self._at_head):
+            # All that was ready then is claimed.
+            self._since = max(rows[0].state_attempted - SLACK, self._known.since)
 
     def begin(self, now: float) -> tuple[datetime, object] | None:
         """Return the place in the line to begin behind at the monotonic time ``now``; None is its head."""
@@ -180,9 +234,12 @@ class Turn:
             self.place = None
         return self.place
 
-    def end(self, place: tuple[datetime, object] | None, began: float, now: float) -> None:
-        """Note where the claim ended if it found as many rows as it wanted, else None."""
-        if self.place is None:
+    def end(self, place: tuple[datetime, object] | None, began: float, now: float, *, at_head: bool = True) -> None:
+        """Note where the claim ended if it found as many rows as it wanted, else None.
+
+        ``at_head``: it began at the head if it did not begin at its place.
+        """
+        if self.place is None and at_head:
             self.head_took = now - began
             self.wait_until = now + max(HEAD_EVERY, self.head_took / HEAD_PART)
         else:
@@ -192,10 +249,11 @@ class Turn:
 
 
 class Lines:
-    """The order of one worker's claims on the ready rows of a model."""
+    """The order of one worker's claims on the ready rows of a model. ``watermark``: where they may begin."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
+        self.watermark: Watermark | None = None
         self._turns: dict[tuple[str, ...], Turn] = defaultdict(Turn)
 
     def next(self, states: list[State]) -> Turn:
@@ -203,6 +261,7 @@ class Lines:
         turn = self._turns[tuple(state.name for state in states)]
         turn.claims += 1
         turn.by_age = turn.claims % AGEING == 0
+        turn.watermark = self.watermark
         return turn
 
     def pick(self, rows: QuerySet[Model], states: list[State], limit: int, crashes: Crashes) -> list[Pk]:

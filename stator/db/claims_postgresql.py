@@ -26,7 +26,8 @@ from stator.db.values import Instance, Row
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import Crashes, claimable_sql
-from stator.rows.indexes import line_of
+from stator.rows.indexes import line_of, place_in_line
+from stator.rows.watermark import SINCE, on_side
 from stator.statements import Parameter, Statement, selecting, written
 
 # The most statements to cache of one model with a condition of its own: one for each condition, turn and set of states.
@@ -53,6 +54,8 @@ WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.p
 RETURNING {returning}
 """
 BEHIND = " AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%(since)s, %(key)s)"
+# The rows from a watermark on, by a column of each index of ready rows.
+FROM_WATERMARK = " AND COALESCE(state_next_attempt, state_changed) >= %(since)s"
 
 # ``turns`` has the values with ready rows in the order of their turn, found by one index step for each: from the last
 # one to the largest, then from the smallest. Each value gets an equal share; ``more`` takes further rows of some values
@@ -133,13 +136,17 @@ def filtered(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The rows to claim: up to ``limit`` in ``states``. Rows that lost leases have a new ``turn``, which is by age."""
+    """The rows to claim: up to ``limit`` in ``states``, from a watermark on if ``since`` is its time.
+
+    Rows that lost leases have a new ``turn``, which is by age.
+    """
 
     states: list[State]
     limit: int
     token: UUID
     crashes: Crashes
     turn: Turn
+    since: datetime | None
 
     @property
     def values(self) -> list[str | int]:
@@ -176,15 +183,18 @@ class StatementClaim:
             returning=compiler.columns + returning, within=compiler.within(self._operations), **holes,
         )  # fmt: skip
 
-    def _claimable(self, crashes: Crashes) -> Statement:
+    def _claimable(self, wanted: Wanted, from_watermark: str = FROM_WATERMARK) -> Statement:
         """Return the condition of the rows to claim."""
         return Statement.of(
-            written(claimable_sql(crashes), column=self._compiler.state), self._compiler.within(self._operations)
+            written(claimable_sql(wanted.crashes), column=self._compiler.state),
+            self._compiler.within(self._operations),
+            written(from_watermark if wanted.since else ""),
         )
 
-    def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
+    def _bound(self, statement: Statement, values: Mapping[str, object], wanted: Wanted) -> list[object]:
         operations = self._operations
-        return statement.bind(connections[operations.alias], {**values, TOKEN: token, "part": operations.part})
+        given = {SINCE: wanted.since, **values, TOKEN: wanted.token, "part": operations.part}
+        return statement.bind(connections[operations.alias], given)
 
     def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
         """Return the instances of claimed rows, in their order or in the order of a ``turn``.
@@ -220,13 +230,13 @@ class OrderedClaim(StatementClaim):
         statement = self._statement(by_age=by_age, further=place is not None, wanted=wanted)
         values: dict[str, object] = {"states": wanted.values, "limit": wanted.limit}
         if place is not None:
-            values["since"], values["key"] = place
+            values[SINCE], values["key"] = place
         regular = wanted.crashes is Crashes.NONE
         if not regular:
             values["lowest"], values["too_high"] = wanted.crashes.bounds(operations.settings)
         # Rows that lost leases are rare: their plan is not kept, and they may be sorted.
         planner = sql.BY_LINE if regular else sql.BY_KEY
-        params = self._bound(statement, values, wanted.token)
+        params = self._bound(statement, values, wanted)
         rows = operations.fetch(statement.text, params, planner, often=regular)
         found = self._instances(rows, turn, placed=turn.strained)
         if place and not found:
@@ -235,18 +245,18 @@ class OrderedClaim(StatementClaim):
             return self.claim(wanted)
         if by_age:
             last = found[-1] if len(found) == wanted.limit else None
-            turn.end(self._place_in_line(last) if last else None, began, time.monotonic())
+            turn.end(self._place_in_line(last) if last else None, began, time.monotonic(), at_head=not wanted.since)
         return found
 
     def _statement(self, *, by_age: bool, further: bool, wanted: Wanted) -> Statement:
         placed = wanted.turn.strained
-        kind = by_age, further, wanted.crashes, placed
+        kind = by_age, further, bool(wanted.since), wanted.crashes, placed
         if kind not in self._statements:
             compiler = self._compiler
             self._statements[kind] = self._written(
                 ORDERED,
                 f", {compiler.table}.ctid" if placed else "",
-                claimable=self._claimable(wanted.crashes),
+                claimable=self._claimable(wanted, "" if further else FROM_WATERMARK),
                 behind=written(BEHIND, pk=compiler.pk) if further else "",
                 priority="" if by_age else compiler.priority,
             )
@@ -268,17 +278,17 @@ class FairClaim(StatementClaim):
             "states": wanted.values, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES,
             "seed": wanted.token.int % SEEDS,
         }  # fmt: skip
-        by_age = turn.by_age
-        if by_age not in self._statements:
-            self._statements[by_age] = self._ordered_by("" if by_age else compiler.priority)
-        statement: Statement = self._statements[by_age]
-        params = self._bound(statement, values, wanted.token)
+        kind = turn.by_age, bool(wanted.since)
+        if kind not in self._statements:
+            self._statements[kind] = self._ordered_by("" if turn.by_age else compiler.priority, wanted)
+        statement: Statement = self._statements[kind]
+        params = self._bound(statement, values, wanted)
         found = self._operations.fetch(statement.text, params, sql.BY_KEY)
         if found:
             turn.last = max(found, key=_number_of_turn)[compiler.fields.index(self._key)]
         return self._instances([row[:-1] for row in found], turn)
 
-    def _ordered_by(self, first: str) -> Statement:
+    def _ordered_by(self, first: str, wanted: Wanted) -> Statement:
         compiler, key = self._compiler, self._key
         collation = key.db_parameters(compiler.connection).get("collation")
         key_type = str(key.rel_db_type(compiler.connection))
@@ -288,7 +298,7 @@ class FairClaim(StatementClaim):
             FAIR,
             key=compiler.quote(key.column),
             key_type=key_type,
-            claimable=self._claimable(Crashes.NONE),
+            claimable=self._claimable(wanted),
             order=f"{first}COALESCE(state_next_attempt, state_changed), {compiler.table}.{compiler.pk}",
         )
 
@@ -303,7 +313,7 @@ class FilteredClaim(StatementClaim):
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows that a query picks."""
         statement = self._statement(wanted)
-        params = self._bound(statement, {"limit": wanted.limit}, wanted.token)
+        params = self._bound(statement, {"limit": wanted.limit}, wanted)
         found = self._operations.fetch(statement.text, params, sql.IN_ORDER, often=wanted.crashes is Crashes.NONE)
         return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
 
@@ -315,7 +325,7 @@ class FilteredClaim(StatementClaim):
         conditions = self._operations.conditions
         condition, states = conditions.rows(), conditions.states(wanted.states)
         turn, names = wanted.turn.by_age, tuple(state.name for state in states)
-        key = (id(condition), wanted.crashes, turn, names)
+        key = (id(condition), wanted.crashes, turn, bool(wanted.since), names)
         known, statement = self._statements.get(key, (None, None))
         if statement is None or known is not condition:
             if len(self._statements) >= MAX_CACHED:
@@ -327,6 +337,7 @@ class FilteredClaim(StatementClaim):
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
         operations, compiler = self._operations.division.template, self._compiler
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
+        rows = on_side(rows, place_in_line(), "gte") if wanted.since else rows
         ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
         # itself.
@@ -351,7 +362,10 @@ class PostgresqlClaims(claims.Claims):
         turn = self.lines.next(states) if crashes is Crashes.NONE else Turn()
         if way not in self._ways:
             self._ways[way] = way(self._operations, self.compiler)
-        return self._ways[way].claim(Wanted(states, limit, token, crashes, turn))
+        wanted, began = Wanted(states, limit, token, crashes, turn, turn.since()), time.monotonic()
+        found = self._ways[way].claim(wanted)
+        turn.found(found, limit, wanted.since, time.monotonic() - began)
+        return found
 
     def _way(self, crashes: Crashes) -> type[StatementClaim] | None:
         """Return the way to claim rows now; None if the statements for every database have to do it."""

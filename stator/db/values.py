@@ -22,3 +22,4 @@ class Instance(Protocol):
     state: str
     state_changed: datetime
     state_next_attempt: datetime | None
+    state_attempted: datetime

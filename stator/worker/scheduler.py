@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 
 from django.db import DatabaseError
@@ -23,16 +24,13 @@ from stator.worker.duties import MARK_READY, PRUNE, REAP, TIME_OUT, Duty, When, 
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_SCOPES
 from stator.worker.threads import RunInThread
+from stator.worker.watermarks import Watermarks, rest_after
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
 
 # Seconds between polls while some lane has more rows than room, so that rows without NOTIFY wait no longer.
 BUSY_LOOK = 0.25
-
-# The part of the time that polls may take if they are slow because dead index entries cannot be removed. Leases are
-# still reaped as often as promised.
-LOOK_PART = 0.2
 
 # The step that finds out which models have work.
 LOOK = "look"
@@ -78,8 +76,9 @@ class Scheduler:
         # When the next row of each model comes due, and the earliest of these times.
         self._due: dict[Operations, float] = {}
         self._next_due = float("inf")
-        # When each scope was polled last.
+        # When each scope was polled last, and where polls begin in its indexes.
         self._looked: dict[Scope, float] = {}
+        self._watermarks: defaultdict[Scope, Watermarks] = defaultdict(lambda: Watermarks(settings))
         self._cut_short = asyncio.Event()
         self._at_once = False
 
@@ -155,10 +154,10 @@ class Scheduler:
         work = await self._run(self.look, outages)
         # Waiting for another transaction's lock costs the database nothing.
         took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
-        self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
+        self._least = max(FIRST_LOOK, rest_after(took, self._settings))
         has_work = any(found.has_rows for found in work.values())
         served = sum(not operations.lacking for operations in self._operations)
-        self.found_nothing = len(work) == served and not has_work
+        self.found_nothing = self._saw_all and len(work) == served and not has_work
         self.work = {each: work.get(each) or self.work[each] for each in self._operations if each in work | self.work}
         self._note_due(work)
         for operations, found in work.items():
@@ -174,6 +173,11 @@ class Scheduler:
             await self.perform_pass(scopes, outages)
         outages.raise_first()
 
+    @property
+    def _saw_all(self) -> bool:
+        """Whether the last polls have left out nothing that has been ready or due for long."""
+        return all(self._watermarks[scope].saw_all for scope in self._by_scope)
+
     def _note_due(self, work: dict[Operations, Work]) -> None:
         now = time.monotonic()
         for operations, found in work.items():
@@ -188,7 +192,7 @@ class Scheduler:
             if scope.alias not in outages and (group := self._served(scope)):
                 self._looked[scope] = time.monotonic()
                 with outages.noted(scope.alias), scope.enter():
-                    together(group, LOOK, partial(_look_at, found))
+                    self._watermarks[scope].look(group, partial(together, group, LOOK), partial(_look_at, found), found)
         return found
 
     def _to_look_at(self) -> list[Scope]:
@@ -309,10 +313,10 @@ class Scheduler:
         return True
 
 
-def _look_at(found: dict[Operations, Work], *part: Operations) -> None:
+def _look_at(found: dict[Operations, Work], watermark: datetime | None, *part: Operations) -> None:
     """Note what each model has to do. The poll meets every node; if one is away, there may be work on the others."""
     try:
-        found.update(look(*part))
+        found.update(look(*part, watermark=watermark))
     except DatabaseError as error:
         if len(part) == 1 and part[0].division.spans and is_of_remote(error):
             found[part[0]] = MAY_BE

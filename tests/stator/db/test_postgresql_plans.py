@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 
 from stator import claims as program_claims
 from stator.db import chores
-from stator.db.probe import look, overdue
+from stator.db.claims import Watermark
+from stator.db.probe import look, new_watermark, overdue
 from stator.extensions.stats import chores as of_stats
 from stator.graph.outcomes import Waiting
 from stator.rows.claimable import Crashes
@@ -167,6 +168,19 @@ def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, e
     first, second = (plan[: plan.index("Filter")] for plan in explained.plans)
     assert "Index Cond" not in first
     assert "Index Cond: (ROW(COALESCE(state_next_attempt, state_changed), id) > ROW(" in second
+
+
+def test_claims_and_polls_from_a_watermark_begin_there_in_the_index(operations, explained, monkeypatch):
+    monkeypatch.setattr("stator.db.claims.SLOW", -1.0)
+    watermark = new_watermark(operations)
+    operations.claims.lines.watermark = Watermark(watermark, has_before=False)
+    for _ in range(2):
+        operations.claim(automatic(operations), 2000)
+    look(operations, watermark=watermark)
+    _, claim, poll = explained.plans
+    assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= " in claim
+    for column in ("COALESCE(state_next_attempt, state_changed)", "state_next_attempt", "state_locked_until"):
+        assert re.search(rf"Index Cond: .*\({re.escape(column)} >= '", poll), poll
 
 
 def test_statement_that_is_prepared_keeps_to_its_index(operations, explained, monkeypatch):

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from django.db import OperationalError
 
+from stator.capabilities import SQLITE
 from stator.conf import Settings
 from stator.db.division import Undivided
 from stator.db.interface import Claim, Stopping
@@ -64,6 +65,7 @@ class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
     graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
+    capabilities = SQLITE
 
     @property
     def scope(self):

@@ -146,7 +146,7 @@ class Databases:
         monkeypatch.setattr(module, "perform", self.perform)
         monkeypatch.setattr(module, "send_scheduled", self.schedule)
 
-    def look(self, *group):
+    def look(self, *group, watermark):
         self.reach(group)
         return {operations: Work(ready=True) for operations in group}
 
@@ -204,7 +204,7 @@ async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch)
     for lane in lanes:
         lane.hungry = False
 
-    def look(*group):
+    def look(*group, watermark):
         if {over, on} & {*group}:
             raise node_away()
         return {each: Work(ready=True) for each in group}
