@@ -1,6 +1,7 @@
 """No page of the admin takes more statements when there are more rows, and none counts all of them."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,13 @@ from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
+from stator.db.looks import bounded
 from stator.extensions.pauses.models import MAX_OBJECTS
 from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
+from stator.overview import looks, sections
 from stator.rows.meta import managed
 from tests.queries import statements, unbounded
+from tests.sizes import PATIENCE
 from tests.stator.admin.requests import LIST
 from tests.stator.making import ago, raw
 from tests.testapp.operators import Parcel
@@ -44,6 +48,13 @@ HELD = {
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelAdmin, "list_per_page", PAGE)
+
+
+@pytest.fixture(autouse=True)
+def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no look be cut short: on a busy machine, the one at all models may take 3 s, and then each is read alone."""
+    for module in (looks, sections):
+        monkeypatch.setattr(module, "bounded", partial(bounded, lock=PATIENCE, most=PATIENCE))
 
 
 def fill(count: int) -> None:
@@ -115,7 +126,8 @@ def test_page_takes_no_more_statements_for_more_rows(admin_client: Client) -> No
     urls = [url.format(first=first_key()) for url in PAGES]
     urls += [f"{KEPT}{name}/{model._base_manager.first().pk}/change/" for name, model in OF_KEPT.items()]
     few = counts_of(admin_client, urls)
-    assert few[OVERVIEW] <= 19 + 2 * len(managed(StatorModel.subclasses))
+    # All models are read together.
+    assert few[OVERVIEW] < len(managed(StatorModel.subclasses))
     fill(MANY)
     assert counts_of(admin_client, urls) == few
 
