@@ -12,7 +12,7 @@ NAMES = (
     "throughput", "processes", "sets", "latency", "create", "related", "steps", "wal", "idle", "sqlite", "mariadb",
     "backend", "queues", "http", "peers",
     "claims", "memory", "partitions", "spread", "pages", "churn", "mixed", "row_path", "walks", "record_cost",
-    "schemas", "shadow", "horizon",
+    "schemas", "shadow", "undo", "horizon",
 )  # fmt: skip
 
 

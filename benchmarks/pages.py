@@ -20,13 +20,13 @@ os.environ.setdefault("LOG_LEVEL", "ERROR")
 os.environ.setdefault("SECRET_KEY", "for benchmarks")
 
 from benchmarks.harness import arguments, database, make_tables, print_table, spread
-from benchmarks.report import print_targets, verdict, watch
+from benchmarks.report import note, print_targets, verdict, watch
 
 # The most milliseconds that a page may take, and the most kilobytes that it may have.
 MAX_MILLISECONDS = 300
 MAX_KB = 300
-# How many pages are printed, the slowest first.
-SHOWN = 30
+# How many pages are printed, the slowest first; of how many of them statements are, how many, and their characters.
+SHOWN, EXAMINED, STATEMENTS, LONG = 30, 3, 5, 150
 # Models on the site, of which each has statistics.
 MODELS = 12
 # Live workers.
@@ -60,7 +60,10 @@ ILL = "CASE WHEN n % 10 < 5 THEN 'new' WHEN n % 10 < 8 THEN 'checked' WHEN n % 1
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One request: milliseconds elapsed, of the site's and the server's processors, and in statements; kilobytes."""
+    """One request: milliseconds elapsed, of the site's and the server's processors, and in statements; kilobytes.
+
+    ``sent``: its statements, each with its milliseconds.
+    """
 
     wall: float
     own: float
@@ -68,6 +71,7 @@ class View:
     sql: float
     statements: int
     size: float
+    sent: list[tuple[float, str]]
 
 
 def main() -> None:
@@ -94,6 +98,12 @@ def main() -> None:
         ["page", "all", "processor, site", "processor, database", "in statements", "statements", "kB"],
         [[page, *_columns(found[page])] for page in slowest[:SHOWN]],
     )
+    for page in slowest[:EXAMINED]:
+        print_statements(page, found[page])
+    for page, views in found.items() if options.main else ():
+        note(f"{page}: ms", medians[page], less=True)
+        note(f"{page}: processors, ms", statistics.median(one.own + one.server for one in views), less=True)
+        note(f"{page}: statements", max(one.statements for one in views), less=True)
     over = sum(median > MAX_MILLISECONDS for median in medians.values())
     sizes = {page: max(one.size for one in views) for page, views in found.items()}
     largest = max(sizes, key=lambda page: sizes[page])
@@ -102,6 +112,16 @@ def main() -> None:
         f"pages over {MAX_MILLISECONDS} ms: {over} of {len(found)}",
         verdict(f"largest page, {largest}, in kB", sizes[largest], MAX_KB, most=True),
     ])  # fmt: skip
+
+
+def print_statements(page: str, views: list[View]) -> None:
+    """Print the slowest statements of a page, by the least time of each; a page sends the same ones each time."""
+    if len({one.statements for one in views}) > 1:
+        views = views[-1:]
+    least = [min(sent, key=lambda each: each[0]) for sent in zip(*(one.sent for one in views), strict=True)]
+    print(f"\nSlowest of {len(least)} statements of {page}, ms")
+    for took, text in sorted(least, reverse=True)[:STATEMENTS]:
+        print(f"{took:8.1f}  {' '.join(text.split())[:LONG]}")
 
 
 def _which(parser: argparse.ArgumentParser) -> None:
@@ -146,21 +166,21 @@ def measured(client: Any, path: str) -> View:
     from stator.extensions.events.admin.inbox import counts
 
     counts.forget()
-    took: list[float] = []
+    took: list[tuple[float, str]] = []
 
-    def timed(execute: Callable[..., Any], *given: Any) -> Any:
+    def timed(execute: Callable[..., Any], sql: object, *given: Any) -> Any:
         started = time.perf_counter()
         try:
-            return execute(*given)
+            return execute(sql, *given)
         finally:
-            took.append(time.perf_counter() - started)
+            took.append((1000 * (time.perf_counter() - started), str(sql)))
 
     with watch() as spent, connection.execute_wrapper(timed):
         response = client.get(path)
     if response.status_code != 200:
         raise SystemExit(f"{path} gives {response.status_code}")
-    wall, own, server, sql = (1000 * each for each in (spent.seconds, spent.own, spent.server, sum(took)))
-    return View(wall, own, server, sql, len(took), len(response.content) / 1000)
+    wall, own, server = (1000 * each for each in (spent.seconds, spent.own, spent.server))
+    return View(wall, own, server, sum(each for each, _ in took), len(took), len(response.content) / 1000, took)
 
 
 def lists(client: Any) -> Iterator[str]:

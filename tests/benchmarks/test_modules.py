@@ -45,7 +45,7 @@ BENCHMARKS = {
     "schemas": (["--schemas", "7", "--rows", "70"], ["An idle worker", "7 schemas", "moves/s by those of one"]),
     "pages": (
         ["--rows", "200", "--kept", "200", "--only", "condition=stuck"],
-        ["a few stuck: benchmarks/pageitem/?condition=stuck", "nothing well: ", "slowest page, median in ms"],
+        ["few stuck: benchmarks/pageitem/?condition=stuck", "Slowest of ", "nothing well: ", "page, median in ms"],
     ),
     "churn": (
         ["--seconds", "1", "--rows", "200"],
@@ -55,6 +55,10 @@ BENCHMARKS = {
     "wal": (["--jobs", "40"], ["move with history", "no result: bytes of WAL"]),
     "walks": ([], ["a batch ends", "event that moves", "hops from create to recorded", "slots of a claim"]),
     "shadow": (["--rows", "300", "--moved", "20"], ["rows of the table that workers wrote 0, target <= 0: met"]),
+    "undo": (
+        ["--rows", "300", "--workers", "1"],
+        ["beside workers, due at once: per second", "statements by Django's cursors"],
+    ),
     "horizon": (
         ["--only", "stator,stator-tasks", "--rates", "20", "--phase", "c=clean:2s"],
         ["stator-tasks", "recovered after s"],
