@@ -120,15 +120,18 @@ def written(text: str, **holes: str | Statement) -> Statement:
     return Statement.of(*parts, text[end:])
 
 
-def is_one_of(rows: QuerySet[Any], pks: Collection[object]) -> Any:
-    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters."""
+def is_one_of(rows: QuerySet[Any], pks: Collection[object], name: str = "pk") -> Any:
+    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters.
+
+    ``name``: "pk", or a relation to another model whose keys these are.
+    """
     connection = connections[str(rows.db)]
-    if not capabilities_of(connection).has_arrays or rows.model._meta.is_composite_pk:
-        return Q(pk__in=pks)
-    field: Any = rows.model._meta.pk
+    if not capabilities_of(connection).has_arrays or (name == "pk" and rows.model._meta.is_composite_pk):
+        return Q(**{f"{name}__in": pks})
+    field: Any = rows.model._meta.pk if name == "pk" else rows.model._meta.get_field(name)
     keys = Value([field.get_db_prep_value(pk, connection) for pk in pks])
     template = "(%(expressions)s))"
-    return Func(F("pk"), keys, template=template, arg_joiner=" = ANY(", output_field=BooleanField())
+    return Func(F(name), keys, template=template, arg_joiner=" = ANY(", output_field=BooleanField())
 
 
 def names_one_row(rows: QuerySet[Any]) -> bool:

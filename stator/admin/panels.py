@@ -1,6 +1,6 @@
 """The contents of the overview, for each model and for all together."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -294,7 +294,7 @@ def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], p
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     model = of.model
     example = next((pk for pk in group.failing[:1] if pk in named[group.label]), None)
-    return asdict(group) | {
+    return {each.name: getattr(group, each.name) for each in fields(group)} | {
         "label": model._meta.label,
         "message": group.message if pages.sees_all(model) else "",
         "log": group.log if pages.sees_all(model) and pages.may_view(READINGS["groups"].model) else "",

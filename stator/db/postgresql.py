@@ -35,8 +35,10 @@ SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.so
 """
 
 # The limits of a session, and how to restore them.
-LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
-RESTORE = "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
+# What a look limits.
+LIMITED = ("lock_timeout", "statement_timeout", "max_parallel_workers_per_gather")
+LIMITS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in LIMITED)
+RESTORE = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in LIMITED)
 
 
 class PostgresqlTransactions(transactions.Transactions):
@@ -188,11 +190,14 @@ def reading(connection: Any) -> Iterator[None]:
 
 @contextmanager
 def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
-    """Limit the seconds that statements of a block wait for locks and take, in a transaction or a part of one."""
+    """Limit the seconds that statements of a block wait for locks and take, in a transaction or a part of one.
+
+    A look counts some thousand rows of each kind, which takes less time than the start of parallel processes.
+    """
     outer = connection.in_atomic_block
     with atomic(using=connection.alias):
         usual = send(connection, LIMITS, ())[0] if outer else ()
-        set_limits(connection, wait=lock, time=most)
+        set_limits(connection, wait=lock, time=most, parallel=False)
         yield
         if outer:
             # A part that fails is rolled back, and its limits with it.

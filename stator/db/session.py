@@ -149,10 +149,17 @@ def set_limits(
     idle: float | None = None,
     wait: float | None = None,
     time: float | None = None,
+    parallel: bool = True,
 ) -> None:
-    """Set limits until the end of the transaction: for idle time, for waiting for a lock, for each statement."""
+    """Set limits until the end of the transaction: for idle time, for waiting for a lock, for each statement.
+
+    ``parallel``: whether statements may use several processes of the server.
+    """
     limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait, "statement_timeout": time}
-    if wanted := {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}:
+    wanted = {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}
+    if not parallel:
+        wanted["max_parallel_workers_per_gather"] = "0"
+    if wanted:
         _put(connection, wanted)
 
 

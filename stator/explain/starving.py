@@ -62,6 +62,11 @@ class Starving:
         """The value, and those that wait."""
         return f"{self.name}={self.value}; behind it {listed(self.others)}"
 
+    @staticmethod
+    def is_possible(head: Sequence[InLine]) -> bool:
+        """Return whether one value holds a line, by its first objects; if not, its last ones need not be read."""
+        return any(_holding(head, number) for number in range(len(head[0].values) if head else 0))
+
 
 def line_ends(ends: Sequence[Any], since: Any, *names: str) -> list[list[InLine]]:
     """Return the first rows of each of some ordered querysets; one statement, where the database unites queries.
@@ -75,15 +80,21 @@ def line_ends(ends: Sequence[Any], since: Any, *names: str) -> list[list[InLine]
     return found
 
 
+def _holding(head: Sequence[InLine], number: int) -> tuple[Any, int] | None:
+    """Return the value that most of the first objects have, and how many have it; None if there is no such value."""
+    [(value, holding)] = Counter(one.values[number] for one in head).most_common(1) or [(None, 0)]
+    return None if value is None or holding < max(LEAST, SHARE * len(head)) else (value, holding)
+
+
 def starving(names: Sequence[str], head: Sequence[InLine], tail: Sequence[InLine]) -> Starving | None:
     """Return what holds a line, by its first and its last objects; None if no value does, or nobody waits for long.
 
     ``names``: those of their values, the first that fits is returned.
     """
     for number, name in enumerate(names):
-        [(value, holding)] = Counter(one.values[number] for one in head).most_common(1) or [(None, 0)]
-        if value is None or holding < max(LEAST, SHARE * len(head)):
+        if (held := _holding(head, number)) is None:
             continue
+        value, holding = held
         waits: dict[Any, float] = {}
         for one in (*head, *tail):
             if (other := one.values[number]) not in (None, value):

@@ -36,7 +36,10 @@ def starving_in(rows: OperatorQuerySet[StatorModel], depths: Depths, said: Itera
         held |= each.held(model, states)
     wanted = claimable(state_field(model), [state.name for state in states], load_settings())
     line = rows.filter(wanted, ~held if held else Q()).order_by(*line_of_all(model))
-    head, tail = line_ends([line, line.reverse()], place_in_line(), *names)
+    [head] = line_ends([line], place_in_line(), *names)
+    if not Starving.is_possible(head):
+        return None
+    [tail] = line_ends([line.reverse()], place_in_line(), *names)
     return starving(names, head, tail)
 
 

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
-from stator.statements import united
+from stator.statements import is_one_of, united
 from stator.texts import count_text, counted, listed
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
@@ -116,8 +116,9 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
 
 def late_schedules(using: str) -> QuerySet[Schedule]:
     """Return the schedules with a late tick, even if a worker attempts it at this moment; two statements, or five."""
-    read = united([part.values_list("pk", flat=True)[:READ] for part in _maybe(using)])
-    return QuerySet(Schedule, using=using).filter(_is_late(), pk__in=list(read))
+    read = list(united([part.values_list("pk", flat=True)[:READ] for part in _maybe(using)]))
+    schedules: QuerySet[Schedule] = QuerySet(Schedule, using=using)
+    return schedules.filter(is_one_of(schedules, read), _is_late()) if read else schedules.none()
 
 
 def maybe_late(using: str) -> Iterator[QuerySet[Schedule]]:

@@ -19,47 +19,54 @@ Rows = Any
 
 
 def starved(survey: Survey) -> Iterator[Problem]:
-    """Find what holds the line of worker processes, and of the queues at its head: four statements, or ten.
+    """Find what holds the line of worker processes, and of the queues at its head: five statements, or seven.
 
-    Nothing is read unless a task has waited for long. Indexes ``st_ready``, ``tasks_task_ready_in_queue``.
+    Nothing is read unless a task has waited for long, and the end of a line only if one value holds its head. Indexes
+    ``st_ready``, ``tasks_task_ready_in_queue``.
     """
     found = survey.models.get("tasks.task")
     if found is None or not found.depths.is_behind:
         return
     paused = list(queue_rows(survey.using).filter(claims_are_paused()).values_list("pk", flat=True)[:MAX_PAUSED])
     ready = task_rows(survey.using).filter(state_ready=True).exclude(queue__in=paused)
-    [(head, tail)] = _ends([ready])
+    [head] = _ends([ready], "priority", "queue")
+    [tail] = _ends([ready] if Starving.is_possible(head) else [], "-priority", "queue") or [[]]
     first = [pk for pk, _ in Counter(one.values[0] for one in head).most_common(QUEUES)]
     others = {one.values[0] for one in (*head, *tail)}
     names = dict(queue_rows(survey.using).filter(pk__in=others).values_list("pk", "name"))
     if whole := starving(["queue"], _named(head, names), _named(tail, names)):
         yield _of_queues(whole)
-    known = [pk for pk in first if pk in names]
-    for pk, ends in zip(known, _ends([ready.filter(queue=pk) for pk in known]), strict=True):
-        if inside := _in_queue(*ends):
+    yield from _inside({pk: ready.filter(queue=pk) for pk in first if pk in names}, names)
+
+
+def _inside(lines: dict[Any, Rows], names: dict[Any, str]) -> Iterator[Problem]:
+    """Yield what holds the line of each of some queues: one statement, and one if anything holds any."""
+    heads = dict(zip(lines, _ends([*lines.values()], "priority", "metadata"), strict=True))
+    keys = {pk: [name for name, _ in _names_in(head).most_common(NAMES)] for pk, head in heads.items()}
+    told = {pk: [_values(one, keys[pk]) for one in head] for pk, head in heads.items()}
+    held = [pk for pk, head in told.items() if Starving.is_possible(head)]
+    for pk, tail in zip(held, _ends([lines[pk] for pk in held], "-priority", "metadata"), strict=True):
+        if inside := starving(keys[pk], told[pk], [_values(one, keys[pk]) for one in tail]):
             yield _of_metadata(inside, names[pk], pk)
 
 
-def _ends(lines: list[Rows]) -> list[tuple[list[InLine], list[InLine]]]:
-    """Return the first and the last tasks of each line, with queue and metadata."""
+def _ends(lines: list[Rows], order: str, name: str) -> list[list[InLine]]:
+    """Return the first tasks of each line in an order, with the value of one column; one statement."""
     since = Coalesce("state_next_attempt", "state_changed")
-    ends = [line.order_by(order) for line in lines for order in ("priority", "-priority")]
-    found = line_ends(ends, since, "queue", "metadata")
-    return list(zip(found[::2], found[1::2], strict=True))
+    return line_ends([line.order_by(order) for line in lines], since, name)
 
 
 def _named(line: list[InLine], names: dict[int, str]) -> list[InLine]:
     return [one._replace(values=(names.get(one.values[0]),)) for one in line]
 
 
-def _in_queue(head: list[InLine], tail: list[InLine]) -> Starving | None:
-    """Return which value in the metadata holds the line of a queue."""
-    names = [name for name, _ in Counter(name for one in head for name in one.values[1]).most_common(NAMES)]
-    return starving(names, *([_values(one, names) for one in part] for part in (head, tail)))
+def _names_in(head: list[InLine]) -> Counter[str]:
+    """Return how many tasks have each name in their metadata."""
+    return Counter(name for one in head for name in one.values[0])
 
 
 def _values(one: InLine, names: list[str]) -> InLine:
-    said = [one.values[1].get(name) for name in names]
+    said = [one.values[0].get(name) for name in names]
     # Lists and objects are no values that take turns.
     return one._replace(values=tuple(each if isinstance(each, str | int | float) else None for each in said))
 

@@ -27,6 +27,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
 from stator.models import SPREAD, are_apart
+from stator.statements import is_one_of
 from tasks.rows.tables import task_rows
 
 # The most queries that one statement unites.
@@ -62,12 +63,14 @@ def for_each(
     On MariaDB a query in FROM cannot refer to the queue, so there the statement unites one query for each queue.
     ``read`` returns the rows of a queryset on one server.
     """
+    if not pks:
+        return []
     tasks = task_rows(queues.db)
     if are_apart(tasks.model, queues.db):
         return list(_by_parts(queues, pks, figures))
     if capabilities_of(connections[queues.db]).has_outer_references:
         mine = tasks.filter(**{relation: OuterRef("pk")})
-        return read(queues.filter(pk__in=pks).values_list("pk", *figures(mine)))
+        return read(queues.filter(is_one_of(queues, pks)).values_list("pk", *figures(mine)))
     each: list[QuerySet[Model, Any]] = [
         queues.filter(pk=pk).order_by().values_list("pk", *figures(tasks.filter(**{relation: pk}))) for pk in pks
     ]

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from stator.graph.durations import seconds_of
 from stator.models import Now, Worker
 from stator.signals import on_heartbeat
+from stator.statements import is_one_of
 from tasks.actions.registry import declared, registry
 from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
@@ -148,7 +149,8 @@ def service_of(queue: QueueRow) -> Service:
 def services_of(queues: list[Any], using: str) -> list[Service]:
     """Return the workers that serve each of these queues in a database; two statements."""
     asked: dict[Any, dict[str, float]] = defaultdict(dict)
-    seen = Claimant.objects.using(using).filter(queue__in=queues).annotate(read_at=Now()).order_by("-seen", "pk")
+    rows = Claimant.objects.using(using).annotate(read_at=Now()).order_by("-seen", "pk")
+    seen = rows.filter(is_one_of(rows, [queue.pk for queue in queues], "queue"))
     for queue, worker, moment, now in seen.values_list("queue", "worker", "seen", "read_at")[:MAX_CLAIMANTS]:
         asked[queue][worker] = seconds_of(now - moment)
     processes = processes_in(using)

@@ -15,6 +15,7 @@ from django.db.models import Case, Q, QuerySet, Value, When
 
 from stator.graph.durations import span
 from stator.models import Reason, are_apart
+from stator.statements import is_one_of
 from tasks.conf import load_settings
 from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, of_known, of_own_queue, some
@@ -55,7 +56,7 @@ def conditions(services: list[Service], using: str, judged: Collection[Any] | No
     found: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
     rows = task_rows(using)
     for (_, is_judged), group in alike.items():
-        those = Q(queue__in=[service.queue.pk for service in group])
+        those = Q(is_one_of(rows, [service.queue.pk for service in group], "queue"))
         for code, condition in _conditions(group[0], rows, is_judged=is_judged).items():
             found[code].append(those & condition)
     return {code: reduce(or_, each) for code, each in found.items() if each}

@@ -58,10 +58,11 @@ def _known(
     samples: list[DepthSample], moves: dict[tuple[str, datetime], int], first: datetime
 ) -> Iterator[tuple[int, MinuteSample]]:
     """Yield each known minute with its number; the minutes between two samples are as the second one."""
-    for sample in samples[:1]:
-        yield _number(sample, first), MinuteSample(None, sample.oldest, sample.failing)
-    for before, sample in pairwise(samples):
-        here, gap = _number(sample, first), _number(sample, first) - _number(before, first)
+    numbered = [(sample, _number(sample, first)) for sample in samples]
+    for sample, here in numbered[:1]:
+        yield here, MinuteSample(None, sample.oldest, sample.failing)
+    for (before, last), (sample, here) in pairwise(numbered):
+        gap = here - last
         if gap > GAP:
             yield here, MinuteSample(None, sample.oldest, sample.failing)
             continue
