@@ -104,10 +104,12 @@ def first_of_each(
 
 def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     if connection.vendor == "postgresql":
+        # This statement checks a connection that was kept, so Django need not send one for it in this request.
+        connection.health_check_done = True  # type: ignore[attr-defined]
         try:
             return _send(connection, statement, params)
         except (OperationalError, InterfaceError):
-            # A connection that was kept may have been closed by the server meanwhile.
+            # The server may have closed it meanwhile.
             if connection.in_atomic_block or connection.is_usable():
                 raise
             connection.close()
@@ -120,6 +122,4 @@ def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> l
 def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     # Imported by name: the module needs psycopg, which a project on another database may not have.
     found: list[Row] = import_module("stator.db.session").send_in_passing(connection, statement, params)
-    # The connection works, so Django need not check it in this request.
-    connection.health_check_done = True  # type: ignore[attr-defined]
     return found

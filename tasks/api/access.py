@@ -117,7 +117,7 @@ class Token(HttpBearer):
         self.verb = verb
 
     def __call__(self, request: HttpRequest) -> Consumer:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
         return self.authenticate(request, token.strip() if scheme.lower() == "bearer" else "")
 
     def authenticate(self, request: HttpRequest, token: str) -> Consumer:

@@ -164,13 +164,13 @@ def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
 
 
 @router.at("POST", "tasks/{int:pk}/claim/heartbeat", CLAIM, HeldOut, "Extend a claim", 409)
-def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
+def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> HttpResponse:
     """Extend the lease, counted from now, but never past the timeout of the task."""
     held = held_by(request, pk, payload)
     if (reached := payload.progress) is not None:
         held.take_news("reached", reached.done, reached.total, reached.text)
     held.heartbeat(payload.lease, unexpected=payload.unexpected)
-    return _held_out(held, held.lease)
+    return answer(_held_out(held, held.lease))
 
 
 @router.at("POST", "tasks/{int:pk}/claim/resolve", CLAIM, EndedOut, "End a claim: success", 409, 413)

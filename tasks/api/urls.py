@@ -22,6 +22,9 @@ from tasks.extensions.events import api as events
 from tasks.extensions.progress import api as progress
 from tasks.extensions.steps import api as steps
 
+# The endpoints that programs use for each task are tried first: a path is compared with each pattern in turn.
+FIRST = ("publish", "claim", "heartbeat", "resolve", "fail")
+
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
 
 Every request except `health` needs a token, in the header `Authorization: Bearer TOKEN`. Durations are in seconds.
@@ -73,6 +76,7 @@ def _in_loop() -> bool:
 
 def _patterns() -> list[URLPattern | URLResolver]:
     patterns = [pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern)]
+    patterns.sort(key=lambda pattern: pattern.name not in FIRST)
     for pattern in patterns:
         pattern.callback = _exempt(_with_json_errors(pattern.callback))
     return [*map(_on_loop, patterns), re_path("", nothing_here)]

@@ -1,7 +1,7 @@
 """Lookups: the first row of several querysets, as the ORM would read each."""
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.db.models import BigIntegerField, CharField, F
 from django.db.models.functions import Now
 
@@ -41,3 +41,29 @@ def test_instances_are_those_of_the_orm_with_annotations():
     assert found.read_at.tzinfo is not None
     assert same._state.db == connection.alias
     assert not same._state.adding
+
+
+@pytest.mark.postgresql
+def test_lookup_checks_a_kept_connection_itself_and_replaces_a_closed_one(monkeypatch):
+    make_queue("kept")
+    wrapper, checked = connections[connection.alias], []
+    usable = type(wrapper).is_usable
+    monkeypatch.setattr(type(wrapper), "is_usable", lambda self: checked.append(True) or usable(self))
+    monkeypatch.setitem(wrapper.settings_dict, "CONN_HEALTH_CHECKS", True)
+    wrapper.close()
+
+    def in_a_request():
+        wrapper.health_check_done = False
+        found, _ = looked_up("both", name="kept", pk=0)
+        return found.name
+
+    # Often enough that a session prepares the statement.
+    assert [in_a_request() for _ in range(8)] == ["kept"] * 8
+    assert not checked
+    other = connections.create_connection(connection.alias)
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [wrapper.connection.info.backend_pid])
+    other.close()
+    assert in_a_request() == "kept"
+    assert checked
+    wrapper.close()
