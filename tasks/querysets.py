@@ -75,7 +75,7 @@ class TaskQuerySet(QuerySet[Any]):
         action = action or Action.of(self.model, "cancel", actor, reason, moves=True)
         statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
         chosen = self.with_status(*statuses)
-        return cancel_many(self._all_tasks, chosen._urgent(), running=running, **_told(action))
+        return cancel_many(self._all_tasks, chosen._urgent(), running=running, **_author_and_reason(action))
 
     def requeue(
         self,
@@ -96,7 +96,9 @@ class TaskQuerySet(QuerySet[Any]):
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
         action = action or Action.of(self.model, "requeue", actor, reason, moves=True)
-        return requeue_many(self._all_tasks, pks, per_minute=per_minute, start_over=start_over, **_told(action))
+        return requeue_many(
+            self._all_tasks, pks, per_minute=per_minute, start_over=start_over, **_author_and_reason(action)
+        )
 
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
@@ -152,5 +154,5 @@ class TaskQuerySet(QuerySet[Any]):
         return run_rows(self.db)
 
 
-def _told(action: Action) -> dict[str, Any]:
+def _author_and_reason(action: Action) -> dict[str, Any]:
     return {"actor": action.actor, "reason": action.reason, "action": action}

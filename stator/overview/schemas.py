@@ -82,7 +82,7 @@ class SchemaFigures:
 class InSchemas:
     """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
 
-    ``served``: what has found them. ``odd``: the schemas with signs of problems that kinds know. ``left_out``: why
+    ``served``: what has found them. ``suspect``: the schemas with signs of problems that kinds know. ``left_out``: why
     schemas are not served, by name. ``filled``: the schemas with objects.
     """
 
@@ -90,7 +90,7 @@ class InSchemas:
     found: dict[Scope, dict[str, SchemaFigures]]
     alone: list[Scope]
     models: dict[Scope, list[type[StatorModel]]] = field(default_factory=dict)
-    odd: set[Scope] = field(default_factory=set)
+    suspect: set[Scope] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
     filled: set[Scope] = field(default_factory=set)
 
@@ -102,7 +102,7 @@ class InSchemas:
             any(each.failing for each in figures),
             any(each.signs for each in figures),
             scope in self.alone and scope in self.filled,
-            scope in self.odd,
+            scope in self.suspect,
         )
 
     def badness(self, scope: Scope) -> tuple[int, int]:
@@ -161,7 +161,7 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
     served, scopes, left_out = _find(list(models), using)
     models_in: dict[Scope, list[Any]] = {scope: list(tables) for scope, tables in scopes.items()}
     found = {scope: {model._meta.label: SchemaFigures() for model in there} for scope, there in models_in.items()}
-    workers, odd, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
+    workers, suspect, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
     for alias in {scope.alias for scope in scopes}:
         group = {scope: tables for scope, tables in scopes.items() if scope.alias == alias}
         for kinds, some in served.by_filled(alias, group).items():
@@ -169,12 +169,12 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
             answers = served.read(alias, [scope.path for scope in some], statement)
             filled.update(some if kinds else ())
             for scope in some:
-                workers[scope], is_odd, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
-                odd |= {scope} if is_odd else set()
+                workers[scope], is_suspect, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
+                suspect |= {scope} if is_suspect else set()
                 for at, model in enumerate(kinds):
                     found[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
     alone = [scope for scope, live in workers.items() if not live]
-    return InSchemas(served, found, alone, models_in, odd, left_out, filled)
+    return InSchemas(served, found, alone, models_in, suspect, left_out, filled)
 
 
 def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":
@@ -254,8 +254,8 @@ def _figures(values: list[Any]) -> SchemaFigures:
 
 def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool) -> Statement:
     labels = {model._meta.label_lower for model in models}
-    odd = list(signs_of_kinds(labels, alias))
-    parts = [counting(Worker.objects.using(alias).live(), 1), _any(odd if with_signs else [])]
+    signs = list(signs_of_kinds(labels, alias))
+    parts = [counting(Worker.objects.using(alias).live(), 1), _any(signs if with_signs else [])]
     crashes, most = load_settings().MAX_CRASHES, COUNTED + 1
     waited = Elapsed(place_in_line())
     for model in models:

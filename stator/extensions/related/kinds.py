@@ -223,7 +223,7 @@ def find_circles(found: Survey) -> Iterator[Problem]:
             )  # fmt: skip
 
 
-def _told(one: Surveyed) -> Mapping[str, int]:
+def _waiting_too_long(one: Surveyed) -> Mapping[str, int]:
     """Return how many objects of each state are told as waiting for too long."""
     found = Counter[str]()
     for each in _waiters_of(one):
@@ -281,7 +281,7 @@ WAITING = ProblemKind(
     level=WARNING,
     rank=2,
     reads=waiters,
-    tells=_told,
+    tells=_waiting_too_long,
     find=of_models(find_waiting),
     remedy="find out what keeps the other object there, or move it",
 )

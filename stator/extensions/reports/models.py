@@ -146,7 +146,7 @@ def keep_moves(
     """Write a history entry for the move of each of these locked rows; call it before they are moved."""
     moves = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
     attempts = {"attempts": F("state_attempts"), "claimed": F("state_attempted")}
-    keep_entries(owner, using, pks, moves | attempts, {"to": target.name, **_told(actor, reason, kind)})
+    keep_entries(owner, using, pks, moves | attempts, {"to": target.name, **_columns_of_act(actor, reason, kind)})
 
 
 def keep_acts(
@@ -154,10 +154,10 @@ def keep_acts(
     kind: str = History.Kind.HAND,
 ) -> None:  # fmt: skip
     """Write a history entry for each of these locked rows, which somebody changes without a move."""
-    keep_entries(owner, using, pks, {"version": F("state_version")}, _told(actor, reason, kind))
+    keep_entries(owner, using, pks, {"version": F("state_version")}, _columns_of_act(actor, reason, kind))
 
 
-def _told(actor: str, reason: str, kind: str) -> dict[str, object]:
+def _columns_of_act(actor: str, reason: str, kind: str) -> dict[str, object]:
     return {"actor": actor[:150], "reason": reason[:REASON_LENGTH], "kind": str(kind)}
 
 
