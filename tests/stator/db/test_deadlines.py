@@ -7,16 +7,13 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
-from stator.conf import Settings
 from stator.db import chores
 from stator.db.probe import look
 from stator.exceptions import EventRefused
 from stator.models import History
-from stator.runner import StatorRunner
 from stator.testing import advance, drain
 from tests.stator.making import LEASED, ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.dated import Offer, Watch
-from tests.testapp.faults import Job
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -53,36 +50,6 @@ def test_ready_rows_move_too_and_held_ones_do_not():
 # The poll
 
 
-def test_poll_finds_rows_past_their_date_however_that_was_written(watches):
-    watch = put(Watch, alert_after=ago(-3600))
-    assert not look(watches)[watches].past
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE testapp_watch SET alert_after = %s WHERE id = %s", [ago(1), watch.pk])
-    assert look(watches)[watches].past
-
-
-def test_poll_tells_when_the_next_date_comes(watches):
-    put(Watch, alert_after=ago(-3600))
-    assert look(watches)[watches].next_due is None
-    put(Watch, alert_after=ago(-0.5))
-    assert 0 < look(watches)[watches].next_due <= 0.5
-
-
-def test_poll_of_several_models_keeps_their_answers_apart(watches):
-    others = [operations_of(model) for model in (Job, Offer)]
-    put(Watch, alert_after=ago(1))
-    put(Offer, expires=ago(-3600))
-    found = look(others[0], watches, others[1])
-    assert [found[each].past for each in (others[0], watches, others[1])] == [False, True, False]
-    assert [found[each].ready for each in (others[0], watches, others[1])] == [False, False, True]
-
-
-def test_model_without_dates_is_asked_nothing_more():
-    job = operations_of(Job)
-    assert not job.deadlines
-    assert not [index for index in Job._meta.indexes if index.name.startswith("st_at")]
-
-
 def test_row_whose_move_the_database_refuses_is_not_found_by_each_poll(watches, monkeypatch):
     watch = put(Watch, alert_after=ago(1))
     [deadline] = [each for each in watches.deadlines if each.column]
@@ -112,14 +79,6 @@ def test_mariadb_finds_those_of_a_column_by_its_index():
 
 
 # Workers
-
-
-def test_worker_moves_a_row_within_a_poll_of_its_date():
-    watch = put(Watch, alert_after=ago(-0.3))
-    StatorRunner([Watch], run_for=3).run()
-    found = row(watch)
-    assert found.state == "down"
-    assert found.state_changed - found.alert_after < timedelta(seconds=Settings().POLL_INTERVAL + 1)
 
 
 def test_worker_does_not_attempt_what_has_expired():

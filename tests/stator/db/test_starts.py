@@ -7,15 +7,12 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
-from stator.conf import Settings
 from stator.db import chores
 from stator.db.probe import look
-from stator.runner import StatorRunner
 from stator.testing import advance, drain
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.stator.running import work
 from tests.testapp.dated import Circular
-from tests.testapp.faults import Job
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -94,30 +91,6 @@ def test_postponed_row_is_not_attempted_before_its_interval_is_over(cards):
 
 
 # The poll
-
-
-def test_poll_finds_rows_whose_date_has_come_however_that_was_written(cards):
-    card = put(Circular, send_after=ago(-3600))
-    assert not look(cards)[cards].due
-    by_sql(card, ago(1))
-    assert look(cards)[cards].due
-    assert chores.mark_ready(cards, 10) == 1
-    assert [claim.pk for claim in claim_all(cards)] == [card.pk]
-
-
-def test_poll_tells_when_the_next_date_comes(cards):
-    put(Circular, send_after=ago(-3600))
-    assert look(cards)[cards].next_due is None
-    put(Circular, send_after=ago(-0.5))
-    assert 0 < look(cards)[cards].next_due <= 0.5
-
-
-def test_poll_of_several_models_keeps_their_answers_apart(cards):
-    job = operations_of(Job)
-    put(Circular, send_after=ago(-60))
-    raw(Circular).update(send_after=ago(1))
-    found = look(job, cards)
-    assert [(found[each].ready, found[each].due) for each in (job, cards)] == [(False, False), (False, True)]
 
 
 def test_row_that_waited_for_its_date_takes_its_place_in_line_by_it(cards):
@@ -204,29 +177,7 @@ def test_due_rows_are_those_whose_date_has_come():
 # Workers
 
 
-def test_worker_attempts_a_row_within_a_poll_of_its_date():
-    card = put(Circular, name="answered", send_after=ago(-0.3))
-    StatorRunner([Circular], run_for=3).run()
-    found = row(card)
-    assert found.state == "answered"
-    assert timedelta(0) < found.state_changed - found.send_after < timedelta(seconds=Settings().POLL_INTERVAL + 1)
-
-
-def test_worker_until_idle_attempts_what_is_due_and_does_not_wait_for_what_is_not():
-    late, early = (put(Circular, name="answered", send_after=at) for at in (ago(1), ago(-3600)))
-    work(Circular)
-    assert [row(each).state for each in (late, early)] == ["answered", "queued"]
-    assert row(early).state_attempts == 0
-
-
 def test_deadline_and_date_of_one_state_are_both_heeded():
     expired, kept = (put(Circular, send_after=ago(-60), expires=at) for at in (ago(1), ago(-30)))
     work(Circular)
     assert [row(each).state for each in (expired, kept)] == ["closed", "queued"]
-
-
-def test_model_without_dates_is_asked_nothing_more():
-    job = operations_of(Job)
-    assert not job.starts
-    assert len(job.due()) == 2
-    assert not [index for index in Job._meta.indexes if index.name.startswith("st_try")]
