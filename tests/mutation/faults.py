@@ -18,7 +18,7 @@ TESTS = {
     "stator/rows/test_watches.py stator/extensions/events/test_events.py",
     "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py "
     "stator/extensions/events/test_events.py",
-    "stator/extensions/related/followers.py": "stator/rows/test_watches.py",
+    "stator/extensions/related/followers.py": "stator/rows/test_watches.py stator/rows/test_followers.py",
     "stator/extensions/reports/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
     "stator/extensions/undo/follower.py": "stator/test_undo.py",
     "stator/extensions/events/follower.py": "stator/extensions/events/test_events.py",
@@ -32,9 +32,10 @@ TESTS = {
     "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py "
     "stator/db/test_claims_ordering.py stator/rows/test_waits.py stator/extensions/pauses/test_pauses.py",
     "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_claims_ordering.py",
-    "stator/db/records.py": "stator/db/test_records.py stator/db/test_history_logs.py "
-    "stator/rows/test_reports.py stator/rows/test_waits.py",
-    "stator/db/records_postgresql.py": "stator/db/test_records.py stator/rows/test_watches.py",
+    "stator/db/records.py": "stator/db/test_records.py stator/db/test_records_refused.py "
+    "stator/db/test_history_logs.py stator/rows/test_reports.py stator/rows/test_waits.py",
+    "stator/db/records_postgresql.py": "stator/db/test_records.py stator/db/test_records_refused.py "
+    "stator/rows/test_watches.py",
     "stator/db/leases.py": "stator/db/test_leases.py stator/db/test_rows_other_versions.py",
     "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
     "stator/extensions/steps/attempt.py": "stator/extensions/steps/test_attempt.py",

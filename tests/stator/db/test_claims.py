@@ -126,10 +126,7 @@ def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future
     assert pks(claim_all(operations)) == [step.pk]
 
 
-@pytest.mark.parametrize(
-    ("max_crashes", "expected"),
-    [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])],
-)
+@pytest.mark.parametrize(("max_crashes", "expected"), [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])])
 def test_rows_are_claimed_apart_by_the_leases_that_they_lost(make, max_crashes, expected):
     """In the crash that would put it into quarantine nothing else runs beside a row."""
     operations = make(MAX_CRASHES=max_crashes)

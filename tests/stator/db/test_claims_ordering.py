@@ -17,16 +17,7 @@ from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.state_column import StateField
 from tests.stator.making import ago, at_once, automatic, change, locked_elsewhere, operations_of, put, raw
-from tests.testapp.fairness import (
-    Appointment,
-    Consignment,
-    Donation,
-    Enquiry,
-    Rescue,
-    Sender,
-    Ticket,
-    TicketGraph,
-)
+from tests.testapp.fairness import Appointment, Consignment, Donation, Enquiry, Rescue, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.usefixtures("transactional_db")

@@ -141,44 +141,12 @@ def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(oper
 # Fencing
 
 
-def refused(operations, claim, outcome=None):
-    """Write an outcome that must be refused: the row stays as it is, and the claim is told of as lost."""
-    before = raw(Step).filter(pk=claim.pk).values().first()
-    written = record(operations, (claim, outcome or Moved(StepGraph.done)))
-    assert raw(Step).filter(pk=claim.pk).values().first() == before
-    assert written.lost == [claim]
-    assert (written.moves, written.failures, written.deferred) == ([], [], [])
-    assert not Stats.objects.exists()
-    assert not Report.objects.exists()
-
-
-@pytest.mark.parametrize(
-    "outcome", [Moved(StepGraph.done), Moved(StepGraph.failed, ERROR), Waiting(5.0), Waiting(5.0, ERROR), Released()]
-)
-def test_late_finisher_does_not_overwrite(make, outcome):
-    step = put(Step)
-    late, other = make(), make()
-    claim = take(late, step)
-    expire(step)
-    other.reap(10)
-    (second,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
-    refused(late, claim, outcome)
-    assert record(other, (second, Moved(StepGraph.done))).lost == []
-
-
 def test_outcome_after_the_lease_ran_out_but_before_anybody_noticed_is_accepted(operations):
     step = put(Step)
     claim = take(operations, step)
     expire(step)
     assert record(operations, (claim, Moved(StepGraph.done))).lost == []
     assert row(step).state == "done"
-
-
-def test_outcome_after_a_move_by_hand_is_refused(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    step.transition_perform("slow")
-    refused(operations, claim)
 
 
 # Statistics and reports
@@ -330,13 +298,6 @@ def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations
     assert found.state_ready is ready
     if state == "late":
         assert 55 < (found.state_next_attempt - timezone.now()).total_seconds() < 65
-
-
-def test_outcome_of_a_row_whose_state_was_changed_past_us_is_refused(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    change(step, state="slow")
-    refused(operations, claim)
 
 
 def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):

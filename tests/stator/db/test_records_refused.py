@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from stator.db.interface import new_token
 from stator.extensions.steps.attempt import STEPS
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import History, Report, Stats
@@ -59,6 +60,14 @@ def unlocked(instance):
     change(instance, state_claim=None, state_locked_until=None)
 
 
+def claimed_by_another(instance):
+    change(instance, state_claim=new_token("0" * 12))
+
+
+def moved_past_us(instance):
+    change(instance, state="of tomorrow")
+
+
 def deleted(instance):
     raw(type(instance)).filter(pk=instance.pk).delete()
 
@@ -85,7 +94,7 @@ COLUMNS = ["state", "state_version", "state_claim", "state_attempts", "state_fai
 @pytest.mark.parametrize(
     ("refuse", "refused"),
     [
-        (unlocked, 0), (unlocked, 1), (unlocked, ROWS), (deleted, 1), (deleted, ROWS),
+        (unlocked, 0), (unlocked, 1), (claimed_by_another, 1), (moved_past_us, ROWS), (deleted, 1), (deleted, ROWS),
         *(pytest.param(locked_elsewhere, refused, marks=pytest.mark.postgresql) for refused in (1, ROWS)),
     ],
 )  # fmt: skip

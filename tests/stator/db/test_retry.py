@@ -32,11 +32,7 @@ def test_fault_of_a_statement_is_no_outage(error):
     assert not is_outage(error("not null"))
 
 
-ABSENT = [
-    "SELECT absent FROM testapp_line",
-    "INSERT INTO testapp_line (absent) VALUES (1)",
-    "SELECT 1 FROM nowhere",
-]
+ABSENT = ["SELECT absent FROM testapp_line", "INSERT INTO testapp_line (absent) VALUES (1)", "SELECT 1 FROM nowhere"]
 
 
 @pytest.mark.django_db(transaction=True)
