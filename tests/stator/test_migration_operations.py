@@ -9,6 +9,8 @@ from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
 from stator.migration_operations import Distribute, PartitionByTime, StorageParameters
+from stator.strict_fence import StrictFence
+from tests.stator.partitions.dividing import SHARD, Tables, parcel
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db
@@ -57,6 +59,7 @@ def test_storage_parameters_of_the_index_of_the_key():
     assert (storage(), storage(key)) == (set(), set())
 
 
+DIVIDE = Distribute("parcel", by="shard", partitions=4)
 WRITTEN = {
     "Set fillfactor, autovacuum_enabled of the table of Site": StorageParameters(
         "Site", {"fillfactor": 50, "autovacuum_enabled": None}, key={"fillfactor": 60}
@@ -64,7 +67,8 @@ WRITTEN = {
     "Divide the table of stator.History by time, a partition for each month": PartitionByTime(
         "stator.History", "month"
     ),
-    "Divide the table of parcel by shard over 4 partitions": Distribute("parcel", by="shard", partitions=4),
+    "Refuse raw writes that revive an ended claim of Line": StrictFence("Line"),
+    "Divide the table of parcel by shard over 4 partitions": DIVIDE,
 }
 
 
@@ -78,7 +82,18 @@ def test_operation_is_written_into_a_migration(described, operation):
     assert operation.migration_name_fragment.isidentifier()
 
 
-@pytest.mark.parametrize("operation", [*WRITTEN.values()][:2], ids=lambda value: type(value).__name__)
+@pytest.mark.django_db(transaction=True)
+def test_table_is_an_ordinary_one_where_it_cannot_be_divided():
+    if connection.vendor == "postgresql":
+        pytest.skip("for the others")
+    tables = Tables()
+    tables.migrate(parcel(shard=SHARD), DIVIDE)
+    assert tables.add(2, shard=7)
+    for _ in range(2):
+        tables.back()
+
+
+@pytest.mark.parametrize("operation", [*WRITTEN.values()][:3], ids=lambda value: type(value).__name__)
 def test_operation_concerns_no_other_database(operation, django_assert_max_num_queries):
     if connection.vendor == "postgresql":
         pytest.skip("for the others")

@@ -170,12 +170,6 @@ def test_function_stays_while_another_table_needs_it():
     assert made() == (0, 0)
 
 
-@pytest.mark.sqlite
-def test_does_nothing_on_other_databases(django_assert_max_num_queries):
-    with django_assert_max_num_queries(0):
-        StrictFence("Line").database_forwards("testapp", connection.schema_editor(), None, ProjectState.from_apps(apps))
-
-
 @on_postgresql
 def test_table_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="Author has no state_claim in its own table"):

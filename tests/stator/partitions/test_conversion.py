@@ -114,21 +114,6 @@ def test_an_interrupted_conversion_is_begun_anew():
         assert "stator_before" not in shape("stator_history")[1]
 
 
-def test_rights_on_the_table_stay():
-    execute("CREATE ROLE reader_of_history")
-    rights = (
-        "SELECT has_table_privilege('reader_of_history', 'stator_history', right_of) FROM unnest(%s::text[]) right_of"
-    )
-    try:
-        execute("GRANT SELECT, INSERT ON stator_history TO reader_of_history")
-        with divided("stator.History"):
-            assert execute(rights, ["SELECT", "INSERT", "DELETE"]) == [(True,), (True,), (False,)]
-        assert execute(rights, ["SELECT", "INSERT", "DELETE"]) == [(True,), (True,), (False,)]
-    finally:
-        execute("DROP OWNED BY reader_of_history")
-        execute("DROP ROLE reader_of_history")
-
-
 def test_what_would_lose_the_table_is_named():
     execute("CREATE VIEW seen AS SELECT id FROM stator_history")
     try:

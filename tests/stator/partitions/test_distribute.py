@@ -2,17 +2,13 @@
 
 import pytest
 from django.core.management.base import CommandError
-from django.db import IntegrityError, connection, migrations, models, transaction
+from django.db import IntegrityError, migrations, models
 
-from stator.extensions.partitions import conversion
 from stator.migration_operations import Distribute, StorageParameters
 from stator.rows.spread import SPREAD
-from tests.sizes import PATIENCE
-from tests.stator.making import begun_beside
-from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, other_session, parcel, shape
+from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, parcel, shape
 
-pytestmark = pytest.mark.django_db(transaction=True)
-on_postgresql = pytest.mark.postgresql
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
 
 @pytest.fixture
@@ -40,7 +36,6 @@ def tids():
 DIVIDE = Distribute("parcel", by="shard", partitions=4)
 
 
-@on_postgresql
 def test_a_table_becomes_the_first_partition_and_then_is_as_before(tables):
     before, places = shape(PARCEL), tids()
     tables.migrate(DIVIDE)
@@ -55,7 +50,6 @@ def test_a_table_becomes_the_first_partition_and_then_is_as_before(tables):
     assert partitions() == {}
 
 
-@on_postgresql
 def test_a_new_table_is_made_with_its_partitions():
     tables = Tables()
     tables.migrate(parcel(shard=SHARD), DIVIDE)
@@ -66,7 +60,6 @@ def test_a_new_table_is_made_with_its_partitions():
         tables.back()
 
 
-@on_postgresql
 def test_rows_of_other_values_are_copied(tables):
     for value in SPREAD:
         tables.add(shard=value)
@@ -82,35 +75,6 @@ def test_rows_of_other_values_are_copied(tables):
     assert shape(PARCEL) == before
 
 
-@on_postgresql
-def test_programs_write_while_it_is_converted(tables, monkeypatch):
-    monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
-    with transaction.atomic():
-        tables.add()
-        converting = begun_beside(lambda: tables.migrate(DIVIDE))
-        written = 4
-        while not converting.done() and written < 100:
-            with transaction.atomic():
-                tables.add()
-            written += 1
-        assert not converting.done()
-    converting.result(PATIENCE)
-    assert tables.model().objects.count() == written
-    assert partitions()[f"{PARCEL}_part0"] == written
-
-
-@on_postgresql
-def test_statements_that_programs_prepared_before_write_the_new_table(tables):
-    with other_session() as program:
-        program.execute(f"PREPARE added AS INSERT INTO {PARCEL} (label, shard) VALUES ('x', $1)")
-        program.execute("EXECUTE added(0)")
-        program.execute("COMMIT")
-        tables.migrate(DIVIDE)
-        program.execute("EXECUTE added(1)")
-    assert list(partitions().values()) == [4, 1, 0, 0]
-
-
-@on_postgresql
 def test_later_migrations_find_the_table_as_they_know_it(tables):
     index = models.Index(fields=["label", "shard"], name="crates_label")
     tables.migrate(migrations.AddIndex("parcel", index), DIVIDE)
@@ -176,7 +140,6 @@ def stored(relation):
     )
 
 
-@on_postgresql
 def test_all_that_the_table_has_stays(tables):
     crate = migrations.CreateModel("Crate", [("id", models.BigAutoField(primary_key=True))])
     tables.migrate(crate, migrations.AddField("parcel", "crate", models.ForeignKey("Crate", models.CASCADE, null=True)))
@@ -205,7 +168,6 @@ def test_all_that_the_table_has_stays(tables):
         execute("DROP FUNCTION crates_shout CASCADE")
 
 
-@on_postgresql
 def test_keys_that_a_sequence_numbers_go_on(tables):
     """As tables that were made with Django before 4.1 have it."""
     execute(f"ALTER TABLE {PARCEL} ALTER id DROP IDENTITY")
@@ -219,7 +181,6 @@ def test_keys_that_a_sequence_numbers_go_on(tables):
     assert execute("SELECT pg_get_serial_sequence(%s, 'id')", PARCEL)[0][0].endswith("crates_numbers")
 
 
-@on_postgresql
 def test_keys_without_numbers_stay():
     tables = Tables()
     tables.migrate(parcel(id=models.CharField(max_length=20, primary_key=True), shard=SHARD))
@@ -233,7 +194,6 @@ def test_keys_without_numbers_stay():
     tables.back()
 
 
-@on_postgresql
 @pytest.mark.parametrize(
     ("field", "values"),
     [(models.BigIntegerField(default=1), range(40)), (models.CharField(max_length=9, default=""), map(str, range(40)))],
@@ -256,7 +216,6 @@ def test_a_field_of_the_project_is_divided_by_hash(field, values):
     tables.back()
 
 
-@on_postgresql
 @pytest.mark.parametrize("parts", [("owner", "number"), ("number", "owner"), ("number", "label")])
 def test_a_composite_key_gets_the_column_unless_it_has_it(parts):
     tables = Tables()
@@ -278,7 +237,6 @@ def test_a_composite_key_gets_the_column_unless_it_has_it(parts):
     tables.back()
 
 
-@on_postgresql
 def test_a_table_in_another_schema_stays_there():
     execute("CREATE SCHEMA crates")
     try:
@@ -299,7 +257,6 @@ LINE = migrations.CreateModel(
 )
 
 
-@on_postgresql
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
@@ -335,13 +292,11 @@ def test_what_partitions_cannot_have_is_refused_and_the_table_stays(tables, oper
     assert partitions() == {}
 
 
-@on_postgresql
 def test_a_migration_in_one_transaction_is_refused(tables):
     with pytest.raises(CommandError, match="give the migration atomic = False"):
         tables.migrate(DIVIDE, atomic=True)
 
 
-@on_postgresql
 def test_a_reference_that_the_database_does_not_know_stays(tables):
     far = models.ForeignKey("Parcel", models.CASCADE, db_constraint=False)
     tables.migrate(
@@ -350,13 +305,3 @@ def test_a_reference_that_the_database_does_not_know_stays(tables):
     [one] = tables.add(shard=9)
     tables.model("Line").objects.create(parcel_id=one.pk)
     assert tables.model("Line").objects.select_related("parcel").get().parcel.shard == 9
-
-
-def test_other_databases_have_an_ordinary_table():
-    if connection.vendor == "postgresql":
-        pytest.skip("for the others")
-    tables = Tables()
-    tables.migrate(parcel(shard=SHARD), DIVIDE)
-    assert tables.add(2, shard=7)
-    for _ in range(2):
-        tables.back()
