@@ -31,6 +31,8 @@ from tests.stator.making import ago, put, row
 from tests.testapp.dated import Circular, Offer, Watch, WatchGraph
 from tests.testapp.power import Order
 
+pytestmark = pytest.mark.django_db
+
 
 def graph_with(**options):
     class Dated(StateGraph):
@@ -167,7 +169,6 @@ def crew():
     return Worker.objects.create(id=WORKER, host="oak", pid=4242, version="1", models=labels, database="default")
 
 
-@pytest.mark.django_db
 def test_object_explains_when_it_times_out_and_by_which_column(crew):
     watch = put(Watch, alert_after=ago(-299.5))
     [reason, *_] = watch.explain()
@@ -182,7 +183,6 @@ def test_object_explains_when_it_times_out_and_by_which_column(crew):
     assert reason.numbers["times_out_in"] is None
 
 
-@pytest.mark.django_db
 def test_object_that_is_attempted_explains_its_deadline_too(crew):
     [reason, *_] = put(Offer, expires=ago(-100)).explain()
     assert reason.code == "in_line"
@@ -193,7 +193,6 @@ def test_object_that_is_attempted_explains_its_deadline_too(crew):
     assert "it times out to expired at " in failed.explain()[0].sentence
 
 
-@pytest.mark.django_db
 def test_object_explains_when_it_is_attempted_and_by_which_column(crew):
     def first(**given):
         [reason, *_] = put(Circular, **given).explain()
@@ -213,7 +212,6 @@ def test_object_explains_when_it_is_attempted_and_by_which_column(crew):
     assert sentence == "Due for 1 m 40 s, and no worker has marked it ready."
 
 
-@pytest.mark.django_db
 def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
     made = [put(Circular, send_after=at) for at in (None, ago(1), ago(-60), ago(-70))]
     made.append(put(Circular, send_after=ago(-60), state_ready=True))
@@ -222,7 +220,6 @@ def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
     assert Circular.stator.explain_counts() == codes == {"in_line": 2, "not_due": 3, "due": 1}
 
 
-@pytest.mark.django_db
 def test_lists_of_the_admin_tell_when_it_is_attempted():
     found = [situation(put(Circular, **given)) for given in ({"send_after": ago(-299.5)}, {"send_after": ago(1)}, {})]
     assert [(one.why, one.next) for one in found] == [
@@ -234,7 +231,6 @@ def test_lists_of_the_admin_tell_when_it_is_attempted():
     assert situation(kept).next == "in 1 m 39 s"
 
 
-@pytest.mark.django_db
 def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
     rows = OperatorQuerySet(Circular)
     put(Circular, send_after=ago(-60), state_changed=ago(7200))
@@ -247,7 +243,6 @@ def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
     assert sum(part.count() for part in parts_of("overdue", rows)) == 1
 
 
-@pytest.mark.django_db
 def test_list_of_what_waits_for_a_user_tells_it_of_each_row():
     told = timeout(put(Watch, alert_after=ago(-299)))
     assert re.fullmatch(r"times out to down at .* \(in 4 m 5\d s\), from alert_after", told)
@@ -256,7 +251,6 @@ def test_list_of_what_waits_for_a_user_tells_it_of_each_row():
     assert timeout(kept).endswith("from alert_after + kept_for + 1 h")
 
 
-@pytest.mark.django_db
 def test_date_of_a_loaded_object_is_its_column_or_asked_for():
     by_column, by_expression = deadlines_of(Watch)
     watch = put(Watch, alert_after=ago(0), kept_for=timedelta(minutes=5))
@@ -264,7 +258,6 @@ def test_date_of_a_loaded_object_is_its_column_or_asked_for():
     assert moment_of(watch, by_expression) == watch.alert_after + timedelta(hours=1, minutes=5)
 
 
-@pytest.mark.django_db
 def test_preview_names_it():
     watch = put(Watch, alert_after=ago(62))
     told = StringIO()

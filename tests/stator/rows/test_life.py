@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models.signals import pre_delete
 
 from stator.admin.timeline import timeline_of
@@ -18,10 +18,9 @@ from stator.graph.outcomes import Moved
 from stator.migration_operations import RenameState
 from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
-from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.rows.state_column import state_field
-from stator.testing import advance, attempt, steps
+from stator.testing import attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
 from tests.testapp.lives import Contract, NumberedContract, PartContract, Party
@@ -187,35 +186,29 @@ def test_move_that_starts_over_repeats_the_steps_with_new_keys():
         assert len(calls) == len(set(keys())) == number
 
 
-def test_new_wish_is_not_served_by_the_steps_of_the_visit_that_continues():
-    one = made()
-    fail(one)
-    one = row(one)
-    one.amount = 2
-    one.save()
+def wish_and_return(one):
+    Contract.objects.filter(pk=one.pk).update(amount=2)
     assert row(one).state == "failed"
     by_hand(one)
-    attempt(row(one))
-    assert len(calls) == len(set(keys())) == 2
 
 
-def test_state_that_did_not_fail_is_entered_anew():
-    """Two states fail to the same one."""
+def to_another_that_fails_to_the_same(one):
+    row(one).transition_perform("audited")
+
+
+def return_by_another(one):
+    row(one).transition_perform("approved")
+    by_hand(one)
+
+
+@pytest.mark.parametrize("go_on", [wish_and_return, to_another_that_fails_to_the_same, return_by_another])
+def test_steps_of_the_visit_are_repeated_with_new_keys_where_it_is_not_continued(go_on):
     one = made()
     fail(one)
-    row(one).transition_perform("audited")
+    go_on(one)
     attempt(row(one))
     assert [name for name, _ in calls] == ["price", "price"]
     assert len(set(keys())) == 2
-
-
-def test_way_round_another_state_is_none_back():
-    one = made()
-    fail(one)
-    row(one).transition_perform("approved")
-    by_hand(one)
-    attempt(row(one))
-    assert len(calls) == len(set(keys())) == 2
 
 
 def test_move_of_an_earlier_release_ends_a_visit_that_went_on():
@@ -248,16 +241,6 @@ def test_undo_leaves_an_object_alone_to_which_something_was_sent_since():
     row(one).stator.send("approve", by="ann")
     done = undo(action.pk, "default", actor="eve", reason="")
     assert (done.count, done.left) == (0, {"a": "got an event since"})
-
-
-def test_steps_are_pruned_once_nobody_can_undo_the_move():
-    one = made()
-    attempt(row(one))
-    row(one).transition_perform("approved")
-    assert own_tables.prune("default", 100, errors=1e6, history=1e6, stats=1e6) == 0
-    advance(UNDONE_WITHIN + 1, Contract)
-    assert own_tables.prune("default", 100, errors=1e6, history=1e6, stats=1e6) == 1
-    assert not Step.objects.exists()
 
 
 def test_number_of_moves_is_no_limit():
@@ -424,16 +407,6 @@ def test_page_shows_where_a_life_begins():
     assert [event.kind for event in timeline_of(row(one)).events] == ["life", "hand", "hand", "hand"]
     row(one).transition_perform("approved")
     assert [event.kind for event in timeline_of(row(one)).events] == ["hand", "life", "hand", "hand", "hand"]
-
-
-def test_delete_that_is_rolled_back_ends_nothing():
-    one = made()
-    attempt(row(one))
-    with suppress(ZeroDivisionError), transaction.atomic():
-        row(one).delete()
-        assert not Step.objects.exists()
-        raise ZeroDivisionError
-    assert list(steps(row(one))) == ["price"]
 
 
 # What is seen of each kind of record, and what ends it

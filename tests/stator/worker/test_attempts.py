@@ -295,12 +295,6 @@ async def test_what_needs_a_thread_and_gets_none_soon_is_handed_back_at_once():
         assert ran.attempts.room("app.model", True) == 1
 
 
-async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
-    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
-        ran.attempts.begin([FakeClaim(FakeOperations("app.busy"), "awaited", forever) for _ in range(2)])
-        assert [ran.attempts.room(f"app.{name}", True) for name in ("busy", "other")] == [0, 2]
-
-
 async def test_while_threads_are_busy_rows_that_need_none_are_sought_with_rests():
     async with Ran(CONCURRENCY=10, POLL_INTERVAL=60) as ran:
         operations = FakeOperations()

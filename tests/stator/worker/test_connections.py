@@ -118,11 +118,7 @@ def test_transaction_or_end_behind_the_back_of_django_is_not_met_by_the_next(sta
     assert found[0] is not found[1]
 
 
-SETTING = {
-    "postgresql": "SET TIME ZONE 'UTC'",
-    "sqlite": "PRAGMA user_version",
-    "mysql": "SET time_zone = '+00:00'",
-}
+SETTING = {"postgresql": "SET TIME ZONE 'UTC'", "sqlite": "PRAGMA user_version", "mysql": "SET time_zone = '+00:00'"}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -20,24 +20,19 @@ def test_batch_handler_gets_up_to_so_many_objects_and_one_result_moves_all():
     assert summary.handled == {"testapp.crate": 10}
 
 
-def test_batch_handler_answers_for_each_object():
-    lost, sent, torn, waiting = (Crate.objects.create(deed=deed) for deed in ("lose", "send", "error", "wait"))
-    work(Crate)
-    for parcel in (lost, sent, torn, waiting):
-        parcel.refresh_from_db()
-    assert [parcel.state for parcel in (lost, sent, torn, waiting)] == ["lost", "sent", "sorting", "sorting"]
-    assert [torn.state_failures, waiting.state_failures] == [1, 0]
-    assert Report.objects.get().message == "torn"
-
-
-def test_answer_for_an_object_may_be_any_exception_that_its_handler_might_raise(monkeypatch):
-    answers = {"later": TryAgainLater(after=500, reason="closed"), "fail": Fail("never"), "torn": OSError("torn")}
+def test_batch_handler_answers_for_each_object_by_a_state_or_what_a_handler_might_raise(monkeypatch):
+    answers = {
+        "later": TryAgainLater(after=500, reason="closed"), "fail": Fail("never"), "torn": OSError("torn"),
+        "lost": CrateGraph.lost, "sent": "sent",
+    }  # fmt: skip
     monkeypatch.setattr(CrateGraph, "handle_sorting", lambda crates: {each: answers.get(each.deed) for each in crates})
-    later, failed, torn, rest = (Crate.objects.create(deed=deed) for deed in ("later", "fail", "torn", "rest"))
+    crates = [Crate.objects.create(deed=deed) for deed in (*answers, "rest")]
     work(Crate)
-    for crate in (later, failed, torn, rest):
+    for crate in crates:
         crate.refresh_from_db()
-    assert [crate.state_failures for crate in (later, failed, torn, rest)] == [0, 1, 1, 0]
+    later, *_ = crates
+    assert [crate.state_failures for crate in crates] == [0, 1, 1, 0, 0, 0]
+    assert [crate.state for crate in crates][2:] == ["sorting", "lost", "sent", "sorting"]
     assert 400 < (later.state_next_attempt - later.state_attempted).total_seconds() < 600
     assert sorted(Report.objects.values_list("message", flat=True))[::2] == ["closed", "torn"]
 

@@ -19,6 +19,8 @@ from tests.stator.making import ago, put, raw, row
 from tests.stator.running import hearing, work
 from tests.testapp.basic import Author, Deed, DeedGraph, Poll, StepGraph
 
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
 RAISED = {
     "Exception": Exception,
     "BaseException": BaseException,
@@ -37,7 +39,6 @@ RAISED = {
 }
 
 
-@pytest.mark.usefixtures("transactional_db")
 @pytest.mark.parametrize("state", ["called", "awaited"])
 def test_any_error_of_a_handler_is_recorded_and_the_worker_lives(deeds, state):
     """F14."""
@@ -91,7 +92,6 @@ async def lose_and_wait():
 
 
 @pytest.mark.postgresql
-@pytest.mark.usefixtures("transactional_db")
 @pytest.mark.parametrize("how", [lose, lose_in_a_group, lose_and_wrap, lose_and_wait])
 def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_makes_of_the_error(monkeypatch, how):
     async def handle(instance):
@@ -109,7 +109,6 @@ def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_mak
 
 
 @pytest.mark.postgresql
-@pytest.mark.usefixtures("transactional_db")
 def test_connection_is_closed_that_an_asynchronous_handler_loses_and_tells_nobody_of(monkeypatch):
     async def handle(instance):
         with suppress(OperationalError):
@@ -126,7 +125,6 @@ def test_connection_is_closed_that_an_asynchronous_handler_loses_and_tells_nobod
     assert row(deed).state == "done"
 
 
-@pytest.mark.usefixtures("transactional_db")
 def test_queries_of_asynchronous_handlers_that_debug_collects_are_forgotten(monkeypatch, settings):
     async def handle(instance):
         # In one call: between two the worker may forget what the first one asked.
@@ -159,7 +157,6 @@ ASTRAY = {
 }
 
 
-@pytest.mark.usefixtures("transactional_db")
 @pytest.mark.parametrize("state", ["called", "awaited"])
 def test_handler_that_goes_astray_is_refused_recorded_and_backs_off(deeds, state):
     """F20."""
@@ -178,7 +175,6 @@ def test_handler_that_goes_astray_is_refused_recorded_and_backs_off(deeds, state
     assert errors <= {"stator.exceptions.InvalidTransition", "ZeroDivisionError"}
 
 
-@pytest.mark.usefixtures("transactional_db")
 class TestResults:
     def test_coroutine_of_a_sync_handler_is_refused_and_closed(self, deeds):
         async def forgotten():

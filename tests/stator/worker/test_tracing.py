@@ -115,8 +115,7 @@ async def _cancelled(why):
 
 
 @pytest.mark.parametrize(
-    ("why", "word", "status"),
-    [("max_runtime", "failed", StatusCode.ERROR), ("lease", "released", StatusCode.UNSET)],
+    ("why", "word", "status"), [("max_runtime", "failed", StatusCode.ERROR), ("lease", "released", StatusCode.UNSET)]
 )
 def test_attempt_that_was_cancelled_says_whether_it_was_for_its_time(spans, why, word, status):
     _cancelled(why)

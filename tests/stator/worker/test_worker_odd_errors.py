@@ -100,8 +100,6 @@ for each, state in ((spawned, "awaited"), (backoff, "called"), (instance_made, "
     each.model, each.state, each.harms = Deed, state, True
 
 PLACES = {
-    "sync handler": handler("called", Deed, "handle_called"),
-    "async handler": handler("awaited", Deed, "handle_awaited", is_async=True),
     "atomic": handler("new", Transfer, "handle_new"),
     "task of a handler": spawned,
     "backoff": backoff,

@@ -55,10 +55,7 @@ def _set(values, created=False):
         ("Invoice.objects.bulk_update(rows, fields=['total', 'status'])", ["1 bulk_update() ? -> ?"]),
         ("Invoice.objects.create(status='new')", ["1 create() created -> new"]),
         ("Invoice(status='new')", ["1 Invoice() created -> new"]),
-        (
-            "Invoice.objects.update_or_create(pk=1, defaults={'status': 'sent'})",
-            ["1 update_or_create() ? -> sent"],
-        ),
+        ("Invoice.objects.update_or_create(pk=1, defaults={'status': 'sent'})", ["1 update_or_create() ? -> sent"]),
         ("run(\"UPDATE shop_invoice SET status = 'sent' WHERE status = 'new'\")", ["1 SQL new -> sent"]),
         ("run('update \"shop_invoice\" set total=1, status=%s where id=%s')", ["1 SQL ? -> ?"]),
         ("run(f\"UPDATE {table} SET status = 'sent'\")", ["1 SQL ? -> sent ?"]),

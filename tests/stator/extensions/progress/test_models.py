@@ -35,9 +35,7 @@ def said(claim):
     return next((one.numbers.get("progress") for one in explained if one.code == "leased"), None)
 
 
-def test_heartbeat_writes_the_latest_that_an_attempt_has_said_and_nothing_if_that_is_written(
-    django_assert_num_queries,
-):
+def test_heartbeat_writes_the_latest_that_an_attempt_has_said_and_nothing_if_that_is_written(django_assert_num_queries):
     claim = begun()
     for page in range(41):
         claim.progress(page, 100, f"page {page} of 100, password=hunter2")

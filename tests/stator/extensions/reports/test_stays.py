@@ -102,8 +102,7 @@ class TestWords:
         assert Stays("new", 1, seconds, 0).cells[2] == words
 
     @pytest.mark.parametrize(
-        ("burn", "words"),
-        [(0, "none"), (0.001, "<1 %"), (0.125, "12 %"), (0.5, "50 %"), (0.996, ">99 %"), (1, "all")],
+        ("burn", "words"), [(0, "none"), (0.001, "<1 %"), (0.125, "12 %"), (0.5, "50 %"), (0.996, ">99 %"), (1, "all")]
     )
     def test_parts_say_less_than_all_and_more_than_none(self, burn: float, words: str) -> None:
         assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[4] == f"{words} (more than 30 s)"

@@ -101,7 +101,7 @@ class TestPlainWrites:
         return put(Flyer, state="queued")
 
     @pytest.fixture(
-        params=["save", "save_unloaded", "update", "expression", "bulk_update", "update_or_create", "upsert"],
+        params=["save", "save_unloaded", "update", "expression", "bulk_update", "update_or_create", "upsert"]
     )
     def write(self, request, flyer):
         def save():
