@@ -8,15 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.logs import (
-    CLEAR_LINE,
-    JsonFormatter,
-    LineFormatter,
-    ProgressLine,
-    TerminalFormatter,
-    describe,
-    events_to,
-)
+from stator.logs import CLEAR_LINE, JsonFormatter, LineFormatter, ProgressLine, TerminalFormatter, describe, events_to
 
 HOSTILE = ["\n", "\r", "\r\n", "\x1b[2J", "\x00", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\x9b31m"]
 

@@ -95,12 +95,6 @@ def test_unlock_ends_claims_and_only_those(steps):
     assert Step.stator.unlock() == 0
 
 
-def test_move_moves_rows_and_records_who_and_why(steps):
-    assert Step.stator.in_state("late").move(StepGraph.done, actor="eve", reason="enough") == 2
-    assert {row(steps[name]).state for name in ("stuck", "late")} == {"done"}
-    assert set(History.objects.values_list("source", "to", "actor", "reason")) == {("late", "done", "eve", "enough")}
-
-
 def report(instance, message="no", error=ValueError):
     failure = describe(error(message))
     keep_reports("default", type(instance)._meta.label_lower, [

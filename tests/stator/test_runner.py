@@ -8,7 +8,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError, OperationalError, connection
 from django.test import override_settings
 
-from stator.db import own_tables
 from stator.models import Report, StatorModel
 from stator.rows.meta import managed
 from stator.runner import StatorRunner
@@ -230,18 +229,6 @@ class TestWorker:
         summary = StatorRunner([Line], progress=stop).run()
         assert (summary.ended, summary.forced) == (ended, ended == "forced")
 
-    def test_what_is_old_is_pruned_once_for_each_database(self, monkeypatch):
-        asked = []
-
-        def prune(alias, limit, counts, **ages):
-            asked.append(alias)
-            return limit if len(asked) == 1 else 0
-
-        monkeypatch.setattr(own_tables, "prune", prune)
-        work(Line, SyncLine, Step)
-        # The second time because the first deleted as many as it may at once.
-        assert asked == ["default", "default"]
-
     def test_run_for_ends_after_so_long(self):
         assert StatorRunner([Line], run_for=0.5).run().ended == "time over"
 
@@ -262,18 +249,6 @@ class TestWorker:
             work(IntKeyed, concurrency=20, concurrency_per_model=3)
         assert max(most) <= 3
         assert raw(IntKeyed).filter(state="last").count() == 30
-
-    def test_leases_that_ran_out_are_found_and_the_rows_attempted_alone(self):
-        steps = [put(Step) for _ in range(3)]
-        operations_of(Step).claim([StepGraph.new], 10)
-        expire(*steps)
-        StatorRunner([Step], progress=stop_after(3), run_for=PATIENCE).run()
-        assert {row(step).state for step in steps} == {"done"}
-
-
-def stop_after(handled):
-    """Have a worker stop when it has handled so many."""
-    return lambda worker: sum(worker.summary().handled.values()) < handled or worker.stop()
 
 
 @pytest.mark.postgresql

@@ -21,16 +21,7 @@ from stator.runner import StatorRunner
 from stator.signals import on_start
 from tests.stator.making import ago, put, raw
 from tests.stator.running import connected
-from tests.testapp.takahe import (
-    Domain,
-    DomainStates,
-    FanOut,
-    FanOutStates,
-    Pin,
-    PinStates,
-    Post,
-    PostStates,
-)
+from tests.testapp.takahe import Domain, DomainStates, FanOut, FanOutStates, Pin, PinStates, Post, PostStates
 
 MODELS = [Post, FanOut, Domain, Pin]
 

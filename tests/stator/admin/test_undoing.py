@@ -115,15 +115,6 @@ def test_action_of_another_model_or_hour_is_refused(admin_client: Client) -> Non
     assert states() == ["delivered", "delivered"]
 
 
-def test_pause_is_undone(admin_client: Client) -> None:
-    parcel = Parcel.objects.create()
-    confirm(
-        admin_client, LIST, {"action": "stator_pause", "index": "0", "_selected_action": parcel.pk, "seconds": "60"}
-    )
-    admin_client.post(address(Action.objects.get()), WRONG)
-    assert not any(reason.code == "paused" for reason in parcel.explain())
-
-
 def test_undo_of_a_pause_leaves_objects_that_the_user_does_not_see_paused(
     admin_client: Client, login: Login, replace: Replace
 ) -> None:

@@ -167,8 +167,7 @@ def true_of(reason, errand):
 
 
 @pytest.mark.parametrize(
-    "pause",
-    [None, {"state": "new"}, {"where": {"tenant": 1}}, {"state": "outside", "where": {"tenant": 1}}, {}],
+    "pause", [None, {"state": "new"}, {"where": {"tenant": 1}}, {"state": "outside", "where": {"tenant": 1}}, {}]
 )
 @pytest.mark.parametrize("worked_on", [True, False])
 def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_the_first(pause, worked_on, request):

@@ -19,11 +19,7 @@ def test_healthy_site_is_all_ok(crew_of_all, calm):
     assert {finding["level"] for finding in found.values()} == {"ok"}, found
     assert code == 0
     of_server = {"server", "transactions", "locks", "snapshots", "dead rows", "replication"}
-    of_vendor = {
-        "postgresql": {*of_server, "triggers", "partitions", "pooler"},
-        "sqlite": {"sqlite"},
-        "mysql": set(),
-    }
+    of_vendor = {"postgresql": {*of_server, "triggers", "partitions", "pooler"}, "sqlite": {"sqlite"}, "mysql": set()}
     everywhere = {"database", "indexes", "states", "workers", "served", "troubles", "clock"}
     assert set(found) == everywhere | of_vendor[connection.vendor]
     assert found["workers"]["message"] == "every model has a live worker"

@@ -14,7 +14,7 @@ from tests.testapp.explained import Errand
 if connection.vendor == "postgresql":
     from stator.db.session import session_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
 
 @pytest.fixture
@@ -37,7 +37,6 @@ def pid_of(session):
     return session("SELECT pg_backend_pid()").fetchone()[0]
 
 
-@pytest.mark.postgresql
 def test_settings_of_the_server_are_told(crew_of_all, calm):
     finding = examined()[1]["server"]
     assert finding["level"] == "ok"
@@ -45,7 +44,6 @@ def test_settings_of_the_server_are_told(crew_of_all, calm):
     assert re.fullmatch(told, finding["message"])
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("limit", "value", "remedy"),
     [
@@ -60,7 +58,6 @@ def test_setting_of_the_server_that_costs_is_a_warning(crew_of_all, monkeypatch,
     assert finding["remedy"].startswith(remedy)
 
 
-@pytest.mark.postgresql
 def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
     session("BEGIN")
     monkeypatch.setattr(postgresql, "LONG_TRANSACTION", -1.0)
@@ -71,7 +68,6 @@ def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
     assert finding["remedy"] == f"end it with pg_terminate_backend({pid})"
 
 
-@pytest.mark.postgresql
 def test_wait_for_a_lock_is_a_warning_that_names_who_has_it(crew_of_all, session, monkeypatch):
     row = f"SELECT 1 FROM testapp_errand WHERE id = {put(Errand).pk} FOR UPDATE"
     session(f"BEGIN; {row}")
@@ -89,7 +85,6 @@ def test_wait_for_a_lock_is_a_warning_that_names_who_has_it(crew_of_all, session
         other.close()
 
 
-@pytest.mark.postgresql
 def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
     session("BEGIN ISOLATION LEVEL REPEATABLE READ")
     session("SELECT count(*) FROM testapp_errand")
@@ -103,7 +98,6 @@ def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
     assert not warned("snapshots", prevents)
 
 
-@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 @pytest.mark.parametrize("session", ["other"], indirect=True)
 def test_snapshot_of_another_database_keeps_no_rows_of_this_one(crew_of_all, session, monkeypatch):
@@ -115,7 +109,6 @@ def test_snapshot_of_another_database_keeps_no_rows_of_this_one(crew_of_all, ses
     assert f"session {pid} " not in examined()[1]["snapshots"]["message"]
 
 
-@pytest.mark.postgresql
 def test_dead_rows_are_a_warning(crew_of_all, shows):
     shows(
         "pg_stat_user_tables",
@@ -132,7 +125,6 @@ def warned(check, told=""):
     return finding if finding["level"] == "warn" and re.match(told, finding["message"]) else None
 
 
-@pytest.mark.postgresql
 def test_slot_that_nobody_reads_is_a_warning(crew_of_all, monkeypatch, shows):
     xids = "NULL::xid AS xmin, NULL::xid AS catalog_xmin"
     shows(
@@ -144,7 +136,6 @@ def test_slot_that_nobody_reads_is_a_warning(crew_of_all, monkeypatch, shows):
     assert warned("replication", r"slot of_gone_replica retains \d+ MB of write-ahead log$")
 
 
-@pytest.mark.postgresql
 def test_pooler_is_a_warning_where_workers_would_listen_through_it(monkeypatch, settings):
     assert postgresql.pooler("default", []).level == "ok"
     monkeypatch.setattr(session_of(connection), "direct", False)

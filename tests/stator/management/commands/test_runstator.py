@@ -103,23 +103,10 @@ def test_bad_command_line_ends_with_code_2_and_one_line(arguments, message, caps
 
 
 def test_process_with_a_bad_command_line_looks_for_no_database():
-    # It cannot be reached.
-    done = run(
-        "x;drop table", DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
-    )
+    done = run("x;drop table", **AWAY)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.strip().splitlines()
     assert "'x;drop table' is not a model" in line
-
-
-def test_stopped_server_ends_with_code_75_and_one_line_without_the_password():
-    done = run("testapp.Line", **AWAY)
-    assert done.returncode == 75
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("runstator: database 'default' cannot be used: connection failed")
-    assert lines[0].endswith("check DATABASES['default']")
-    assert "hunter2" not in done.stderr
 
 
 @pytest.fixture
