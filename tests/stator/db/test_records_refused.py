@@ -94,7 +94,7 @@ COLUMNS = ["state", "state_version", "state_claim", "state_attempts", "state_fai
 @pytest.mark.parametrize(
     ("refuse", "refused"),
     [
-        (unlocked, 0), (unlocked, 1), (claimed_by_another, 1), (moved_past_us, ROWS), (deleted, 1), (deleted, ROWS),
+        (unlocked, 0), (unlocked, 1), (claimed_by_another, 1), (moved_past_us, ROWS), (deleted, 1),
         *(pytest.param(locked_elsewhere, refused, marks=pytest.mark.postgresql) for refused in (1, ROWS)),
     ],
 )  # fmt: skip
