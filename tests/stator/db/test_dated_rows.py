@@ -10,7 +10,7 @@ from stator.conf import Settings
 from stator.db.probe import look
 from stator.runner import StatorRunner
 from stator.signals import transitioned
-from tests.sizes import PATIENCE
+from tests.sizes import CROWDED, PATIENCE
 from tests.stator.making import ago, operations_of, put, raw, row
 from tests.stator.running import connected, work
 from tests.testapp.dated import Circular, Offer, Watch
@@ -87,13 +87,13 @@ def test_model_without_dates_is_asked_nothing_more():
 
 def test_worker_heeds_a_date_within_a_poll_of_it(kind):
     one = kind.put(-0.3)
-    worker = StatorRunner([kind.model], run_for=PATIENCE).worker()
+    worker = StatorRunner([kind.model], schedule_interval=500.0, run_for=PATIENCE).worker()
     with connected(transitioned, lambda **values: worker.stop()):
         worker.run()
     found = row(one)
     assert found.state == kind.ends
     after = found.state_changed - getattr(found, kind.column)
-    assert timedelta(0) < after < timedelta(seconds=Settings().POLL_INTERVAL + 1)
+    assert timedelta(0) < after < timedelta(seconds=Settings().POLL_INTERVAL + CROWDED)
 
 
 def test_worker_until_idle_does_what_is_late_and_does_not_wait_for_what_is_not(kind):
