@@ -149,7 +149,8 @@ class TestWorking:
         put(Line)
         alive = tmp_path / "alive"
         call_command(
-            "runstator", "-x", "testapp.SyncLine", "-c", "3", "--concurrency-per-model", "2", "-s", "10", "-r", "60",
+            "runstator", "testapp.Line", "testapp.SyncLine", "-x", "testapp.SyncLine", "-c", "3",
+            "--concurrency-per-model", "2", "-s", "10", "-r", "60",
             "--until-idle", "--liveness-file", str(alive), "--shutdown-timeout", "5", "--json-logs",
             "--database", "default",
         )  # fmt: skip
