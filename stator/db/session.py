@@ -296,7 +296,8 @@ class Session:
         name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
         counted = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        self._texts[key] = f"{'' if alone else GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
+        given = f"({', '.join(['%s'] * len(others))})" if others else ""
+        self._texts[key] = f"{'' if alone else GENERIC}EXECUTE {name}{given}"
         return f"PREPARE {name} AS {counted}; {self._texts[key]}"
 
 

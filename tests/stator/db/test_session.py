@@ -173,6 +173,12 @@ def test_no_more_than_so_many_are_prepared(operations, monkeypatch):
     assert prepared() == 2
 
 
+def test_statement_without_values_is_prepared_too(operations):
+    for _ in range(USES + 1):
+        assert operations.fetch("SELECT 7", [], often=True) == [(7,)]
+    assert prepared() == 1
+
+
 def test_application_s_own_transaction_is_left_as_it_is(operations):
     with transaction.atomic():
         for _ in range(USES + 2):
