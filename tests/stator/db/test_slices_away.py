@@ -60,7 +60,10 @@ def operations(monkeypatch):
     monkeypatch.setattr(connection, "stator_capabilities", CITUS, raising=False)
     made = operations_of(Sheet)
     limit_waits([made])
-    return made
+    yield made
+    # The statements have made settings of the session's own.
+    connection.close()
+    connection.execute_wrappers.clear()
 
 
 @pytest.fixture
