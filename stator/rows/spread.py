@@ -3,6 +3,7 @@
 import random
 import zlib
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from django.db import models
@@ -19,7 +20,8 @@ class SpreadField(AsDjangoField, models.SmallIntegerField):
     """Which of the parts of ``SPREAD`` a row is in, for as long as it lives.
 
     A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
-    second. Other new rows are in any part. With a ``default``, whoever makes the rows decides.
+    second. Other new rows are in any part, those that are made together mostly in the same. With a ``default``, whoever
+    makes the rows decides.
 
     ``in_one_line``: the rows of all parts are in one order, and each statement is for all parts.
     """
@@ -37,11 +39,33 @@ class SpreadField(AsDjangoField, models.SmallIntegerField):
         return name, path, args, kwargs
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
-        value = super().pre_save(model_instance, add)
-        if value is None:
-            value = part_of(model_instance.pk)
+        if super().pre_save(model_instance, add) is None:
+            value = TURN.part() if model_instance.pk is None else part_of(model_instance.pk)
             setattr(model_instance, self.attname, value)
-        return value
+        return getattr(model_instance, self.attname)
+
+
+class Turn:
+    """The part for new rows that the database numbers: any one, for as many rows as a claim takes or for a second.
+
+    So a transaction with few rows, their claim and their record are for one part, which may be on a node of its own.
+    """
+
+    ROWS, SECONDS = 100, 1.0
+
+    def __init__(self) -> None:
+        self._part, self._left, self._ends = 0, 0, 0.0
+
+    def part(self) -> int:
+        """Return the part of the next row."""
+        now = monotonic()
+        if not self._left or now >= self._ends:
+            self._part, self._left, self._ends = random.choice(SPREAD), self.ROWS, now + self.SECONDS
+        self._left -= 1
+        return self._part
+
+
+TURN = Turn()
 
 
 def part_of(key: object) -> int:

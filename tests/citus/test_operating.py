@@ -41,7 +41,7 @@ def site(make_database: MakeDatabase, settings: Any) -> Iterator[None]:
 
 
 def notes(**values: Any) -> list[Any]:
-    return Note.objects.bulk_create([Note(**values) for _ in range(10)])
+    return Note.objects.bulk_create([Note(**values, shard=3 * number) for number in range(10)])
 
 
 def run(model: Any, times: int = 1) -> dict[str, int]:

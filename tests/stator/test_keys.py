@@ -11,6 +11,7 @@ from stator.db import chores
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
+from stator.rows import spread
 from stator.rows.claimable import Crashes
 from stator.rows.spread import SPREAD
 from stator.rows.state_column import StateField
@@ -259,7 +260,23 @@ def test_row_stays_in_its_slice_and_a_known_key_decides_it():
 
 
 @pytest.mark.django_db
-def test_rows_that_the_database_numbers_are_in_all_slices():
-    made = [Leaf.objects.create() for _ in range(100)]
-    assert len({leaf.shard for leaf in made}) > 15
-    assert Leaf.objects.values_list("shard", flat=True).get(pk=made[5].pk) == made[5].shard
+def test_rows_that_the_database_numbers_are_in_all_slices_but_those_of_a_moment_in_one(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(spread, "TURN", spread.Turn())
+    monkeypatch.setattr(spread, "monotonic", lambda: now)
+    used = []
+    for _ in range(64):
+        made = Leaf.objects.bulk_create([Leaf() for _ in range(3)])
+        [part] = {leaf.shard for leaf in [*made, Leaf.objects.create()]}
+        assert set(raw(Leaf).filter(pk__in=[leaf.pk for leaf in made]).values_list("shard", flat=True)) <= {part}
+        used.append(part)
+        now += 1
+    assert len(set(used)) > 15
+
+
+def test_many_rows_of_one_moment_are_in_all_slices():
+    turn = spread.Turn()
+    turn.SECONDS = 600
+    parts = [turn.part() for _ in range(6400)]
+    assert all(len(set(parts[n : n + 100])) == 1 for n in range(0, 6400, 100))
+    assert len(set(parts)) > 15
