@@ -24,7 +24,7 @@ from stator.worker.duties import MARK_READY, PRUNE, REAP, TIME_OUT, Duty, When, 
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_SCOPES
 from stator.worker.threads import RunInThread
-from stator.worker.watermarks import Watermarks, rest_after
+from stator.worker.watermarks import LOOK_PART, LOOK_PART_OF_NODES, Watermarks, rest_after
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -79,6 +79,7 @@ class Scheduler:
         # When each scope was polled last, and where polls begin in its indexes.
         self._looked: dict[Scope, float] = {}
         self._watermarks: defaultdict[Scope, Watermarks] = defaultdict(lambda: Watermarks(settings))
+        self._look_part = LOOK_PART
         self._cut_short = asyncio.Event()
         self._at_once = False
 
@@ -154,7 +155,7 @@ class Scheduler:
         work = await self._run(self.look, outages)
         # Waiting for another transaction's lock costs the database nothing.
         took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
-        self._least = max(FIRST_LOOK, rest_after(took, self._settings))
+        self._least = max(FIRST_LOOK, rest_after(took, self._settings, self._look_part))
         has_work = any(found.has_rows for found in work.values())
         served = sum(not operations.lacking for operations in self._operations)
         self.found_nothing = self._saw_all and len(work) == served and not has_work
@@ -188,6 +189,8 @@ class Scheduler:
     def look(self, outages: Outages) -> dict[Operations, Work]:
         """Return what each model has to do, with one statement per scope."""
         found: dict[Operations, Work] = {}
+        asks_nodes = any(each.division.spans for each in self._operations)
+        self._look_part = LOOK_PART_OF_NODES if asks_nodes else LOOK_PART
         for scope in self._to_look_at():
             if scope.alias not in outages and (group := self._served(scope)):
                 self._looked[scope] = time.monotonic()

@@ -21,13 +21,16 @@ SLOW, SLOW_EACH = 0.01, 0.002
 # still reaped as often as promised.
 LOOK_PART = 0.2
 
+# The same if a look asks several nodes, all of which it costs something.
+LOOK_PART_OF_NODES = 0.04
+
 # Takes a step for several models, together or one by one.
 Together = Callable[[Callable[..., object]], None]
 
 
-def rest_after(took: float, settings: Settings) -> float:
-    """Return how many seconds a worker rests after a look that took so long."""
-    return min(took * (1 / LOOK_PART - 1), settings.REAP_INTERVAL)
+def rest_after(took: float, settings: Settings, part: float = LOOK_PART) -> float:
+    """Return how many seconds a worker rests after a look that took so long, if looks may take a part of the time."""
+    return min(took * (1 / part - 1), settings.REAP_INTERVAL)
 
 
 class Watermarks:

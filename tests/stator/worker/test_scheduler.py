@@ -222,6 +222,30 @@ async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch)
     assert 0 < over.locks.remaining(module.LOOK) <= FIRST_PAUSE
 
 
+@pytest.mark.parametrize(("is_over_nodes", "part"), [(False, 0.2), (True, 0.04)])
+async def test_polls_take_a_small_part_of_the_time_and_less_if_they_ask_nodes(monkeypatch, pauses, is_over_nodes, part):
+    operations, now = FakeOperations("app.a"), 0.0
+    operations.division.spans = is_over_nodes
+
+    def look(*group, watermark):
+        nonlocal now
+        now += 0.5
+        return {operations: Work()}
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(module, "look", look)
+    scheduler = Scheduler([operations], Lanes([]), Settings(REAP_INTERVAL=600), at_once)
+    scheduler.passes = 1
+    monkeypatch.setattr(scheduler, "perform_pass", passed)
+    await scheduler.tick()
+    await scheduler.rest()
+    assert 0.5 / (0.5 + pauses[-1]) == pytest.approx(part)
+
+
+async def passed(scopes, outages):
+    """A pass with nothing to do."""
+
+
 async def test_duty_that_waited_in_vain_for_a_lock_is_done_at_the_next_look(monkeypatch):
     databases = Databases(monkeypatch)
     databases.locked = PASS[0], "app.b"
