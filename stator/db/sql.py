@@ -11,9 +11,6 @@ PLANNER = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; "
 # For EXISTS: a bitmap scan would read all matching rows first.
 ANY = PLANNER + "SET LOCAL enable_bitmapscan = off; "
 
-# For the first rows in each shard of a table over the nodes of Citus: it has a LIMIT met in each shard.
-IN_SHARDS = ANY + "SET LOCAL citus.subquery_pushdown = on; "
-
 # For statements that have the keys of their rows: for some hundred keys the planner prefers a merge join that reads the
 # whole index. An index lookup for each key takes half as long; with 20,000 keys of a million rows, two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "

@@ -40,12 +40,12 @@ class SpreadField(AsDjangoField, models.SmallIntegerField):
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         if super().pre_save(model_instance, add) is None:
-            value = TURN.part() if model_instance.pk is None else part_of(model_instance.pk)
+            value = BURST.part() if model_instance.pk is None else part_of(model_instance.pk)
             setattr(model_instance, self.attname, value)
         return getattr(model_instance, self.attname)
 
 
-class Turn:
+class Burst:
     """The part for new rows that the database numbers: any one, for as many rows as a claim takes or for a second.
 
     So a transaction with few rows, their claim and their record are for one part, which may be on a node of its own.
@@ -65,7 +65,7 @@ class Turn:
         return self._part
 
 
-TURN = Turn()
+BURST = Burst()
 
 
 def part_of(key: object) -> int:

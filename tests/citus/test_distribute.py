@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
+from stator.db import session as sessions
 from stator.db.probe import Work, look
 from stator.db.tables import lack_of
 from stator.graph.outcomes import Moved, Waiting
@@ -19,7 +20,7 @@ from stator.migration_operations import Distribute, PartitionByTime
 from stator.rows import columns
 from stator.worker import duties
 from tasks.models import Batch, Task
-from tests.citus.conftest import MakeDatabase, over_the_nodes, run
+from tests.citus.conftest import NODES, MakeDatabase, over_the_nodes, run
 from tests.sizes import PATIENCE
 from tests.stator.making import automatic, operations_of
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
@@ -30,6 +31,14 @@ pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
 
 DIVIDE = Distribute("parcel", by="shard")
 KINDS = "SELECT citus_table_type, distribution_column, shard_count FROM citus_tables WHERE table_name = %s::regclass"
+
+# The shard of a value, with its node and another one.
+ELSEWHERE = """
+SELECT shardid, p.nodename, p.nodeport, n.nodename, n.nodeport FROM pg_dist_shard_placement p JOIN pg_dist_node n
+  ON n.shouldhaveshards AND n.nodeport <> p.nodeport
+WHERE shardid = get_shard_id_for_distribution_column('testapp_sheet', %s::smallint)
+"""
+MOVE = "SELECT citus_move_shard_placement(%s, %s, %s, %s, %s, 'block_writes')"
 
 
 def of_citus(tables: Tables) -> list[tuple[object, ...]]:
@@ -135,6 +144,50 @@ def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
     [work] = look(operations_of(Sheet, alias=alias, POLL_INTERVAL=120.0)).values()
     assert work.next_due is not None
     assert 0 < work.next_due <= 60
+
+
+def test_poll_and_search_for_slices_are_a_call_for_each_node(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operations, sent, send = operations_of(Sheet, alias=alias), list[str](), sessions.send
+    states = [SheetGraph.new]
+    look(operations)
+    assert operations.claim(states, 10) == []
+
+    def keep(connection: Any, statement: str, params: Any) -> Any:
+        sent.append(statement)
+        return send(connection, statement, params)
+
+    monkeypatch.setattr(sessions, "send", keep)
+    assert look(operations)[operations] == Work()
+    assert operations.claim(states, 10) == []
+    # The pauses are on the coordinator.
+    assert [text.partition(" ")[0] for text in sent if "stator_pause" not in text] == ["EXECUTE"] * 2 * max(
+        1, len(NODES)
+    )
+
+
+@pytest.mark.skipif(len(NODES) < 2, reason="CITUS_NODES has fewer than two nodes")
+def test_poll_misses_no_row_when_its_shard_moves_to_another_node(alias: str) -> None:
+    operations = operations_of(Sheet, alias=alias)
+    assert look(operations)[operations] == Work()
+    sheet: Any = Sheet.objects.using(alias).create()
+    with connections[alias].cursor() as cursor:
+        cursor.execute(ELSEWHERE, [sheet.shard])
+        cursor.execute(MOVE, cursor.fetchone())
+    # By the statement on all shards, by calls, and by calls to all nodes that have shards.
+    for _ in range(2):
+        assert look(operations)[operations] == Work(ready=True)
+    assert [claim.pk for claim in operations.claim([SheetGraph.new], 10)] == [sheet.pk]
+
+
+@pytest.mark.parametrize("model", [Sheet, Remark, Seat])
+def test_poll_needs_no_function_and_migrate_makes_it(alias: str, model: Any) -> None:
+    Sheet.objects.using(alias).create()
+    run(alias, "DROP FUNCTION stator_in_shards(text, text, text)")
+    operations = operations_of(Sheet, alias=alias)
+    assert look(operations)[operations] == Work(ready=True)
+    assert len(operations.claim([SheetGraph.new], 10)) == 1
+    call_command("migrate", database=alias, verbosity=0)
+    assert operations_of(model, alias=alias).division.shards.ask("ARRAY['a']") == [["a"]] * 32
 
 
 def test_plans_are_kept_for_each_slice(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:

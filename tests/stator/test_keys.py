@@ -262,7 +262,7 @@ def test_row_stays_in_its_slice_and_a_known_key_decides_it():
 @pytest.mark.django_db
 def test_rows_that_the_database_numbers_are_in_all_slices_but_those_of_a_moment_in_one(monkeypatch):
     now = 0.0
-    monkeypatch.setattr(spread, "TURN", spread.Turn())
+    monkeypatch.setattr(spread, "BURST", spread.Burst())
     monkeypatch.setattr(spread, "monotonic", lambda: now)
     used = []
     for _ in range(64):
@@ -275,8 +275,8 @@ def test_rows_that_the_database_numbers_are_in_all_slices_but_those_of_a_moment_
 
 
 def test_many_rows_of_one_moment_are_in_all_slices():
-    turn = spread.Turn()
-    turn.SECONDS = 600
-    parts = [turn.part() for _ in range(6400)]
+    burst = spread.Burst()
+    burst.SECONDS = 600
+    parts = [burst.part() for _ in range(6400)]
     assert all(len(set(parts[n : n + 100])) == 1 for n in range(0, 6400, 100))
     assert len(set(parts)) > 15

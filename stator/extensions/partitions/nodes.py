@@ -7,6 +7,7 @@ from django.db.models import Model
 
 from stator.extensions.partitions.conversion import Conversion
 from stator.extensions.partitions.schemes import ByValue, Scheme
+from stator.extensions.slices.in_shards import make_function
 from stator.rows.meta import ModelOptions, model_named
 from stator.rows.spread import SPREAD
 
@@ -71,6 +72,7 @@ class NodesConversion(Conversion):
         for target in self.everywhere:
             if not self._asked(MANAGED, [target.quoted]):
                 self._asked(REFERENCE, [target.quoted])
+        make_function(self.connection)
 
     def _is_distributed(self) -> bool:
         """Return whether the table is distributed already; raise ``CommandError`` if it cannot be."""

@@ -21,11 +21,12 @@ def connect() -> None:
 
 
 def _allows_unless_spread(features: BaseDatabaseFeatures, model: type[Model]) -> bool:
-    if capabilities_of(features.connection).has_partitions and _is_spread(model):
+    if capabilities_of(features.connection).has_partitions and is_spread(model):
         return False
     return bool(_allows(features, model))
 
 
 @cache
-def _is_spread(model: type[Model]) -> bool:
+def is_spread(model: type[Model]) -> bool:
+    """Return whether a model is managed and has ``spread``."""
     return hasattr(model, "state_graph") and spread_field(model) is not None

@@ -1,40 +1,38 @@
-"""The poll of a model whose rows are on several nodes: each of them takes the first row of each kind in each shard."""
+"""The poll of a model whose rows are on several nodes: each shard says what there is to do in it."""
 
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from django.db.models import QuerySet
-
-from stator.db import sql
 from stator.db.interface import Operations
-from stator.db.probe import Alike, Open, answers_about, coming, probes
-from stator.statements import Statement, joined, selecting, written
+from stator.db.probe import Alike, Open, coming, probes
+from stator.extensions.slices.in_shards import Shards, text_of
+from stator.statements import Statement, existing, joined, selecting
 
-# The same answers about a table over nodes, which would all be asked for each EXISTS. Citus wants the last LIMIT.
-OVER_NODES = "SELECT {answers} FROM ({rows}) looked_at LIMIT 1"
-IN_SHARD = "(SELECT {spread}, {n} AS n, {left} AS left_over FROM ({rows}) found)"
+# Where the answer of a shard is true.
+TRUE = "true"
 
 
-def answers(operations: Operations, name: str, column: str, open_rows: Open) -> list[Any]:
-    """Return the answers of :mod:`stator.db.probe`; ``name`` and ``column`` say on which node a row is."""
-    statement = _statement(Alike.of([operations]), open_rows, name, column)
-    [found] = operations.fetch(statement.text, statement.params, sql.IN_SHARDS, often=True)
-    return list(found)[: answers_about(operations)]
+def answers(operations: Operations, shards: Shards, open_rows: Open) -> list[Any] | None:
+    """Return the answers of :mod:`stator.db.probe`; None if the shards cannot be asked."""
+    question, count = _question(Alike.of([operations]), open_rows)
+    if (found := shards.ask(question)) is None:
+        return None
+    columns = list(zip(*found, strict=True))
+    are_there = [TRUE in column for column in columns[:count]]
+    return are_there + [_least(column) for column in columns[count:]]
+
+
+def _least(seconds: tuple[str | None, ...]) -> timedelta | None:
+    return min((timedelta(seconds=float(each)) for each in seconds if each is not None), default=None)
 
 
 @lru_cache(maxsize=16)
-def _statement(alike: Alike, open_rows: Open, name: str, column: str) -> Statement:
+def _question(alike: Alike, open_rows: Open) -> tuple[str, int]:
+    """Return the question for :meth:`Shards.ask`, and how many of the answers say whether there are rows."""
     [operations] = alike.operations
-    times = coming(operations, operations.settings.POLL_INTERVAL)
-    asked: list[tuple[str, str, list[QuerySet[Any, Any]]]] = [
-        ("bool_or(n = {n})", "NULL::interval", [found.values(name) for found in some])
-        for some in probes(operations, open_rows)
-    ]
-    asked += [("min(left_over) FILTER (WHERE n = {n})", '"left"', [found.values(name, "left")]) for found in times]
-    answers = ", ".join(answer.format(n=n) for n, (answer, _, _) in enumerate(asked))
-    rows = [
-        written(IN_SHARD, n=str(n), left=left, spread=column, rows=selecting(found[:1]))
-        for n, (_, left, some) in enumerate(asked)
-        for found in some
-    ]
-    return written(OVER_NODES, answers=answers, rows=joined(rows, " UNION ALL "))
+    kinds = [joined(list(map(existing, some)), " OR ") for some in probes(operations, open_rows)]
+    times = [selecting(rows[:1]) for rows in coming(operations, operations.settings.POLL_INTERVAL)]
+    asked = [Statement.of("(", any_of, ")::text") for any_of in kinds]
+    asked += [Statement.of("extract(epoch FROM (", time, "))::text") for time in times]
+    return text_of(operations.connection, Statement.of("ARRAY[", joined(asked, ", "), "]")), len(kinds)

@@ -37,14 +37,20 @@ def is_distributed(model: type[Model], connection: Any) -> bool:
     known: dict[str, tuple[bool, float]] = vars(connection).setdefault("stator_distributed", {})
     answer, since = known.get(table, (False, -LOOKED_UP))
     if not answer and monotonic() - since >= LOOKED_UP:
-        with connection.cursor() as cursor:
-            # An ordinary server may be tested with the statements for Citus.
-            cursor.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL")
-            if answer := cursor.fetchone()[0]:
-                cursor.execute(DISTRIBUTED, [table])
-                answer = cursor.fetchone() is not None
+        answer = is_now_distributed(table, connection)
         known[table] = answer, monotonic()
     return answer
+
+
+def is_now_distributed(table: str, connection: Any) -> bool:
+    """Return whether Citus has distributed a quoted table by a column."""
+    with connection.cursor() as cursor:
+        # An ordinary server may be tested with the statements for Citus.
+        cursor.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL")
+        if not cursor.fetchone()[0]:
+            return False
+        cursor.execute(DISTRIBUTED, [table])
+        return cursor.fetchone() is not None
 
 
 def columns_of_slices() -> dict[str, Field]:

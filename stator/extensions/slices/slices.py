@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from random import sample
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -26,6 +26,7 @@ from stator.db.retry import is_of_remote
 from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.extensions.slices import node_probe
 from stator.extensions.slices.away import is_away, patience
+from stator.extensions.slices.in_shards import Shards, text_of
 from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of_all
@@ -55,6 +56,7 @@ MOST_LOOKED_AT = 10_000
 # How many slices are kept; the least recently used ones are made again.
 MAX_SLICES = 1000
 DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
+DIFFERENT_THERE = "ARRAY(SELECT DISTINCT {column}::text FROM ({rows}) looked_at)"
 
 # One step along the index for each value; DISTINCT would read all rows of a value to get past it. Index ``st_ready``.
 VALUES = """
@@ -64,6 +66,8 @@ WITH RECURSIVE found(value, n) AS (
   SELECT next.value, n + 1 FROM found CROSS JOIN LATERAL ({next}) AS next(value) WHERE n < {most})
 SELECT value FROM found
 """
+
+T = TypeVar("T")
 
 
 def connect() -> None:
@@ -132,6 +136,7 @@ class Divided(Undivided):
         self._is_filled = False
         # The claims that were given up because their node was silent, by slice and token.
         self._abandoned = Suspensions(GIVING_BACK)
+        self.shards = Shards(self)
         self._turns: Slices = (FreeSlices if self.is_free else NumberedSlices)(self)
 
     @cached_property
@@ -179,13 +184,25 @@ class Divided(Undivided):
 
     def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
         """Return the statement that finds the slices with rows of querysets, for :meth:`found`."""
-        some = [rows.order_by().values(self.name)[:MOST_LOOKED_AT] for rows in parts]
-        each = [Statement.of("(", selecting(rows), ")") for rows in some]
+        each = [Statement.of("(", selecting(self._looked_at(rows)), ")") for rows in parts]
         return written(DIFFERENT, column=self.column, rows=joined(each, " UNION ALL "))
 
-    def found(self, looking: Statement) -> list[Operations]:
-        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node."""
+    def question(self, rows: QuerySet[Model]) -> str:
+        """Return the question to each shard that finds the slices with rows of a queryset."""
+        question = written(DIFFERENT_THERE, column=self.column, rows=selecting(self._looked_at(rows)))
+        return text_of(self.store.connection, question)
+
+    def _looked_at(self, rows: QuerySet[Model]) -> QuerySet[Any]:
+        return rows.order_by().values(self.name)[:MOST_LOOKED_AT]
+
+    def found(self, looking: Statement, question: str = "") -> list[Operations]:
+        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node.
+
+        ``question``: what to ask the shards instead, if that can be done.
+        """
         try:
+            if question and (answers := self.shards.ask(question)) is not None:
+                return [self.of_value(self.field.to_python(value)) for answer in answers for value in answer]
             return [self.of_value(value) for (value,) in self.store.fetch(looking.text, looking.params, often=True)]
         except DatabaseError as error:
             if not is_of_remote(error):
@@ -283,7 +300,13 @@ class Divided(Undivided):
         # Conditions of others may be on tables elsewhere.
         if not self.spans or self.store.conditions.rows():
             return None
-        return node_probe.answers(self.store, self.name, self.column, open_rows)
+        return node_probe.answers(self.store, self.shards, open_rows)
+
+    def addressed(self, value: object) -> Operations:
+        """Return a slice for statements to the node of a value; none of its rows need have it."""
+        part = self._made(self.store, value)
+        part.division.has_own_text = True
+        return part
 
     def template_of(self, part: Operations) -> Operations:
         """Return the slice whose value is to be given."""
@@ -368,7 +391,7 @@ class Slices:
     def __init__(self, division: Divided) -> None:
         self._division = division
         self._operations: Operations = division.store
-        self._statements: dict[tuple[object, ...], Statement] = {}
+        self._statements: dict[tuple[object, ...], Any] = {}
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
         """Yield slices that have rows to claim, or the operations on all; ``many``: the last claim was full."""
@@ -377,15 +400,15 @@ class Slices:
     def _rows(self, states: list[State], crashes: Crashes) -> QuerySet[Model]:
         return self._operations.open_rows(states).filter(self._operations.crashed(crashes))
 
-    def _kept(self, states: list[State], *kind: object, make: Callable[[], Statement]) -> Statement:
-        """Return a statement, which is kept while all such rows are open."""
+    def _kept(self, states: list[State], *kind: object, make: Callable[[], T]) -> T:
+        """Return what is made of rows, which is kept while all such rows are open."""
         operations = self._operations
         if operations.conditions.rows():
             return make()
         key = tuple(state.name for state in states), *kind
         if key not in self._statements:
             self._statements[key] = make()
-        return self._statements[key]
+        return cast("T", self._statements[key])
 
 
 class NumberedSlices(Slices):
@@ -400,9 +423,16 @@ class NumberedSlices(Slices):
         self._line = self._line or self._division.known()
         if many:
             yield from self._sent_back(self._line[:LIKELY])
-        looking = self._kept(states, crashes, make=lambda: self._division.looking([self._rows(states, crashes)]))
-        wanted = {part.part for part in self._division.found(looking)}
+        looking, question = self._kept(states, crashes, make=lambda: self._looking(states, crashes))
+        wanted = {part.part for part in self._division.found(looking, question)}
         yield from self._sent_back([part for part in self._line if part.part in wanted])
+
+    def _looking(self, states: list[State], crashes: Crashes) -> tuple[Statement, str]:
+        """Return the statement that finds the slices with rows, and the question to shards of which no other asks."""
+        division, rows = self._division, self._rows(states, crashes)
+        # Other tables may be elsewhere.
+        is_alone = division.spans and not self._operations.conditions.rows()
+        return division.looking([rows]), division.question(rows) if is_alone else ""
 
     def _sent_back(self, parts: list[Operations]) -> Iterator[Operations]:
         for part in parts:
