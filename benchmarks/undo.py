@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from benchmarks.harness import arguments, database, make_tables
@@ -44,8 +45,8 @@ def main() -> None:
         sent: dict[str, int] = {}
         kinds = {ALONE: (0, False), LATER: (options.workers, False), NOW: (options.workers, True)}
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
-            name: (rows, lambda name=name, kind=kind: undone(KeptItem, rows, *kind, name, sent))  # type: ignore[misc]
-            for name, kind in kinds.items()
+            name: (rows, partial(undone, KeptItem, rows, workers, due, name, sent))
+            for name, (workers, due) in kinds.items()
         }
         measured = measure(cases, options.repeat)
         least = Target(rows / SECONDS)

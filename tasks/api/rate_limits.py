@@ -2,7 +2,7 @@
 
 Both counters are columns of the consumer's row. A process takes a block of a twentieth of the limit at a time, so it
 writes about twenty times a minute instead of once per request. The rest of a block is lost when the minute ends. A
-refusal is remembered until then and costs no statement. See decision 27.
+refusal is remembered until then and costs no statement. See decision 29.
 """
 
 import threading
