@@ -330,7 +330,7 @@ class FilteredClaim(StatementClaim):
         if statement is None or known is not condition:
             if len(self._statements) >= MAX_CACHED:
                 self._statements.clear()
-            statement = inlined(self._operations, self._compiled(wanted, condition))
+            statement = inlined(self._operations.connection, self._compiled(wanted, condition))
             self._statements[key] = condition, statement
         return statement
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from stator.db.interface import Operations
 from stator.db.values import Params, Row
 from stator.statements import Statement, StatementCache
@@ -16,13 +18,13 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 
     All parts share one, and operations on all rows have another.
     """
-    return _cache.get((key, operations.part is None), lambda: inlined(operations, make()))
+    return _cache.get((key, operations.part is None), lambda: inlined(operations.connection, make()))
 
 
-def inlined(operations: Operations, statement: Statement) -> Statement:
-    """Return a statement with its constants in its text."""
+def inlined(connection: BaseDatabaseWrapper, statement: Statement) -> Statement:
+    """Return a statement with its constants in its text, on PostgreSQL."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    found: Statement = import_module("stator.db.session").inlined(operations.connection, statement)
+    found: Statement = import_module("stator.db.session").inlined(connection, statement)
     return found
 
 

@@ -8,6 +8,7 @@ from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
+from stator.db.kept_statements import inlined
 from stator.db.values import Params, Row
 from stator.rows.keys import key_fields
 from stator.statements import Statement, StatementCache, selecting
@@ -76,7 +77,7 @@ class Lookup:
             joined += [" LEFT JOIN (", selecting(rows), f") stator_{number} ON 1 = 1"]
         statement = Statement.of(*joined)
         if connection.vendor == "postgresql":
-            statement = import_module("stator.db.session").inlined(connection, statement)
+            statement = inlined(connection, statement)
         return cls(statement, [SelectedColumns.of(rows) for rows in firsts])
 
 

@@ -123,7 +123,7 @@ class AllOrNone(Effect):
         if where is not None:
             rows = operations.division.template.rows
             row = existing(rows.filter(where, pk=Parameter(OWN_KEY, operations.model._meta.pk)))
-            only += [" AND ", inlined(operations, row)]
+            only += [" AND ", inlined(operations.connection, row)]
         changes = {}
         if not act.moved and not act.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.

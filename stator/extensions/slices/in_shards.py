@@ -13,7 +13,7 @@ from django.db.models.signals import post_migrate
 
 from stator.capabilities import capabilities_of
 from stator.db.interface import Operations
-from stator.db.session import inlined
+from stator.db.kept_statements import inlined
 from stator.extensions.slices.grouping import is_spread
 from stator.extensions.slices.nodes import LOOKED_UP, is_now_distributed
 from stator.statements import Statement, written
