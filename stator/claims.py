@@ -375,7 +375,7 @@ def _hold(
     return row
 
 
-def _end_at_once(ended: list[Ended], note: Any, where: Q | None) -> Written | None:
+def _end_at_once(ended: list[Ended], note: object, where: Q | None) -> Written | None:
     """End all of these claims, or none and return None."""
     batch = OutcomeBatch.of(ended, note, AtOnce(where))
     operations = batch.operations
@@ -391,7 +391,7 @@ def _end_at_once(ended: list[Ended], note: Any, where: Q | None) -> Written | No
 
 
 @retrying
-def _end(operations: Operations, ended: list[Ended], note: Any, where: Q | None) -> Written:
+def _end(operations: Operations, ended: list[Ended], note: object, where: Q | None) -> Written:
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
         # Only now, because the lock may have been waited for.

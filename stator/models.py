@@ -369,7 +369,7 @@ class StatorModel(models.Model):
     def _mine(self, using: str) -> QuerySet[models.Model]:
         return QuerySet(self._state_owner, using=using).filter(pk=self.pk)
 
-    def _is_loaded(self, using: str, updated: Any) -> Any:
+    def _is_loaded(self, using: str, updated: object) -> Any:
         if updated and self.state_ready:
             announce(self._state_owner, using)
         self._note_loaded()
@@ -422,7 +422,7 @@ class StatorModel(models.Model):
 
     def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         field = self._state_field
-        state: Any = getattr(self, field.attname)
+        state = getattr(self, field.attname)
         if not move_by_hand(row, state, also=also) and "stator" in self.__dict__:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self.__dict__.pop("stator", None)

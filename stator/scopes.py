@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Model, Q, QuerySet
 
 M = TypeVar("M", bound=Model)
@@ -152,6 +153,6 @@ def named(alias: str) -> str:
     return f"{PATHS.named(path)} of database {alias!r}" if path else f"database {alias!r}"
 
 
-def path_in_use(connection: Any) -> str:
+def path_in_use(connection: BaseDatabaseWrapper) -> str:
     """Return the path that this context has entered, or that something else has chosen for the connection."""
     return PATH.get() or PATHS.chosen(connection)

@@ -120,7 +120,7 @@ def written(text: str, **holes: str | Statement) -> Statement:
     return Statement.of(*parts, text[end:])
 
 
-def is_one_of(rows: QuerySet[Any], pks: Collection[object], name: str = "pk") -> Any:
+def is_one_of(rows: QuerySet[Model], pks: Collection[object], name: str = "pk") -> Any:
     """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters.
 
     ``name``: "pk", or a relation to another model whose keys these are.
@@ -134,7 +134,7 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[object], name: str = "pk") ->
     return Func(F(name), keys, template=template, arg_joiner=" = ANY(", output_field=BooleanField())
 
 
-def names_one_row(rows: QuerySet[Any]) -> bool:
+def names_one_row(rows: QuerySet[Model]) -> bool:
     """Return whether a queryset has one row at most, because one of its conditions is the value of the key."""
     where, key = rows.query.where, rows.model._meta.pk
     return (
@@ -149,7 +149,7 @@ def _is_value_of(lookup: Exact, table: object, key: object) -> bool:
     return isinstance(column, Col) and (column.alias, column.target) == (table, key) and lookup.rhs_is_direct_value()
 
 
-def has_own_conditions(rows: QuerySet[Any]) -> bool:
+def has_own_conditions(rows: QuerySet[Model]) -> bool:
     """Return whether all conditions of a queryset are on columns of its rows, without another table or a subquery."""
     query = rows.query
     if query.is_sliced or query.distinct or query.combinator or query.annotations or query.extra:
@@ -183,7 +183,7 @@ def counting(rows: QuerySet[Any], most: int) -> Statement:
     return Statement.of("(SELECT COUNT(*) FROM (", selecting(rows.order_by().values("pk")[:most]), ") counted)")
 
 
-def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
+def updating(rows: QuerySet[Model], values: Mapping[str, object]) -> Statement:
     """Return the UPDATE of the rows of a queryset."""
     update: Any = rows.query.chain(UpdateQuery)
     update.add_update_values(values)
@@ -195,7 +195,7 @@ def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
 def replacing(row: Model, alias: str, names: Sequence[str]) -> Statement:
     """Return the INSERT of a row that gives these fields of a row with its key their new values."""
     meta = row._meta
-    query: Any = InsertQuery(
+    query = InsertQuery(
         type(row), on_conflict=OnConflict.UPDATE, update_fields=[meta.get_field(name) for name in names],
         unique_fields=[meta.pk],
     )  # fmt: skip

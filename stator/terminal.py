@@ -39,7 +39,7 @@ class TerminalCommand(BaseCommand):
     # The beginning of its one-line message about wrong arguments.
     name: ClassVar[str]
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         """Call ``act`` and print its answer; report an error by one line and an exit code."""
         if self.is_on_its_own and sys.stdout is None:
             raise CommandError("standard output is closed", returncode=UNWRITTEN)
@@ -140,7 +140,7 @@ class SubcommandParser(CommandParser):
         return given, [each for each in rest if each.startswith("-")]
 
 
-def _read(options: Mapping[str, Any]) -> dict[str, Any]:
+def _read(options: Mapping[str, object]) -> dict[str, Any]:
     """Return the options with their texts read as UTF-8, whatever the encoding of the terminal; refuse other bytes."""
     return {
         name: [_text(each) for each in value] if isinstance(value, list) else _text(value)
@@ -148,7 +148,7 @@ def _read(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     # Python turns bytes that it cannot read into surrogates, which databases do not accept.
     if not isinstance(value, str) or not any("\ud800" <= each <= "\udfff" for each in value):
         return value

@@ -240,7 +240,7 @@ class _Undoing:
         asked = [table.since for table in RECORD_TABLES if table.since is not None]
         return {key: why for each in asked for key, why in each(self.model, self.using, keys, since).items()}
 
-    def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
+    def _stays(self, keys: list[object]) -> Mapping[object, str]:
         """Return the objects that a follower lets no undo move, each with the reason."""
         if not self.action.moves:
             return {}
@@ -287,7 +287,7 @@ class _Undoing:
         """Note why each of these objects was left alone."""
         keys = {row.object_pk: self._key(row.object_pk) for row in left}
         known = [key for key in keys.values() if key is not None]
-        there: Any = self._rows.filter(is_one_of(self._rows, known))
+        there = self._rows.filter(is_one_of(self._rows, known))
         field = state_field(self.model)
         now = {str(pk): values for pk, *values in there.values_list("pk", field.name, "state_version", "state_claim")}
         allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from django.core.mail import mail_admins
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Model, OuterRef, QuerySet, Subquery
 from django.utils.module_loading import import_string
 from django.views.debug import get_default_exception_reporter_filter
 
@@ -79,7 +79,7 @@ def send_notices(using: str, pks: list[int] | None = None) -> int:
     return _send_due(rows) + _send_due(failed)
 
 
-def _send_due(due: QuerySet[Any]) -> int:
+def _send_due(due: QuerySet[Model]) -> int:
     sent = 0
     for pk in list(due.order_by("notice_due").values_list("pk", flat=True)[:MAX_NOTICES]):
         if due.filter(pk=pk).update(notice_due=Later(AGAIN)):

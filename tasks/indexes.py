@@ -14,7 +14,7 @@ class MetadataIndex(Index):
     suffix = "gin"
 
     def create_sql(
-        self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: Any
+        self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: object
     ) -> Any:
         """Return the statement that creates the index; on other databases, one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
@@ -22,7 +22,7 @@ class MetadataIndex(Index):
         # Django's GinIndex requires django.contrib.postgres in INSTALLED_APPS.
         return super().create_sql(model, schema_editor, using=" USING gin", **kwargs)
 
-    def remove_sql(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: Any) -> Any:
+    def remove_sql(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: object) -> Any:
         """Return the statement that drops the index; on other databases, one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING

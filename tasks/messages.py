@@ -112,7 +112,7 @@ class Message:
         return 1 if self.worker_count == 1 else 1 + self.worker_count
 
 
-def message_of(given: dict[str, Any], settings: TaskSettings, longest_lease: float) -> Message:
+def message_of(given: dict[str, object], settings: TaskSettings, longest_lease: float) -> Message:
     """Return the checked message; raise :class:`~tasks.exceptions.PublishRefused` for the first problem."""
     try:
         return checked_message(given, settings, longest_lease)

@@ -48,7 +48,9 @@ class Task(TaskRow):
     objects: ClassVar[Any] = TaskQuerySet.as_manager()
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: object) -> "Task":
+    def from_db(
+        cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: object
+    ) -> "Task":
         task = super().from_db(db, field_names, values, **kwargs)
         settle(task)
         return task

@@ -166,4 +166,4 @@ PERMISSIONS = ["change", "retry", "move"]
 
 # What extensions add: actions of one model, and what a move by hand of some rows would skip, as sentences.
 FURTHER: list[Callable[[type[Any]], Iterable[ActionFunction]]] = []
-CAUTIONS: list[Callable[[QuerySet[Any]], Iterable[str]]] = []
+CAUTIONS: list[Callable[[QuerySet[Model]], Iterable[str]]] = []

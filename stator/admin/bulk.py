@@ -221,7 +221,7 @@ def _go_on(
 
 def next_part(
     model_admin: AnyAddressAdmin, request: HttpRequest, act: object, total: int, given: dict[str, str],
-    **progress: Any,
+    **progress: object,
 ) -> HttpResponse:  # fmt: skip
     """Return the page that says how far an action is, and sends itself for the next part."""
     context = {

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import BigIntegerField, Case, Model, QuerySet, Value, When
 from django.http import HttpRequest
@@ -91,7 +91,7 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
     """Return what a confirmation page shows of the rows, counted up to ``most``; one statement."""
     field = state_field(rows.model)
     named = ("pk", field.name, "state_version", "state_attempts", "stator_seen_at")
-    read: Any = rows.order_by().annotate(stator_seen_at=Now()).values_list(*named)
+    read = rows.order_by().annotate(stator_seen_at=Now()).values_list(*named)
     found = list(read[: most + 1])
     total = len(found)
     counts = Counter(field.name_of(state) for _, state, *_ in found)

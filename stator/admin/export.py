@@ -82,14 +82,14 @@ class _Echo:
         return text
 
 
-def _as_csv(names: list[str], rows: Iterable[list[Any]]) -> Iterator[str]:
-    writer: Any = csv.writer(_Echo())
+def _as_csv(names: list[str], rows: Iterable[list[object]]) -> Iterator[str]:
+    writer = csv.writer(_Echo())
     yield writer.writerow(["key", *names])
     for row in rows:
         yield writer.writerow([_cell(value) for value in row])
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat(" ", "seconds")
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

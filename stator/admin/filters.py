@@ -116,9 +116,9 @@ def among(
     return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)
 
 
-def few_keys(parts: Iterable[QuerySet[Model]]) -> set[Any] | None:
+def few_keys(parts: Iterable[QuerySet[Model]]) -> set[object] | None:
     """Return the keys of all rows of the parts; None if there are more than ``FEW``."""
-    keys: set[Any] = set()
+    keys: set[object] = set()
     for part in parts:
         keys.update(part.values_list("pk", flat=True)[: FEW + 1 - len(keys)])
         if len(keys) > FEW:

@@ -126,7 +126,7 @@ class BoundedChangeList(ChangeList):
         if many:
             self.sortable_by = [name for name in self.sortable_by or () if name not in lacks_index]
 
-    def enrich(self, rows: list[Any]) -> None:
+    def enrich(self, rows: list[object]) -> None:
         """Read what the columns show beside the rows, for all rows together; here nothing."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -176,7 +176,7 @@ class AnyAddressAdmin(SpellingAdmin):
             return names
         return self._with_moments(names)
 
-    def _with_moments(self, names: Iterable[Any]) -> list[Any]:
+    def _with_moments(self, names: Iterable[object]) -> list[object]:
         return [moment_column(self.opts, name) if isinstance(name, str) else name for name in names]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
@@ -187,7 +187,7 @@ class AnyAddressAdmin(SpellingAdmin):
         """Return the class of the list."""
         return self.change_list
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show the list, send it as a file, or run an action on its rows."""
         if AS in request.GET and request.method in ("GET", "HEAD"):
             # As good as the other to whatever calls a view.

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import ForeignKey, ManyToManyField
+from django.db.models import ForeignKey, ManyToManyField, Model
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.loader import render_to_string
@@ -94,7 +94,7 @@ class StatorAdmin(
 
     # Permissions
 
-    def has_retry_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return whether the user may retry objects and end claims."""
         return bool(self.has_change_permission(request, obj))
 
@@ -146,7 +146,7 @@ class StatorAdmin(
         """Return whether a column has no index, so that only few rows are sorted by it."""
         return name in (*COLUMNS, state_field(self.model).name)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
         own = {
             "stator_undoable": undoing.offered(self, request),
@@ -232,7 +232,7 @@ class StatorAdmin(
         """Return the context of a page's live part; override it, and ``live_template``, to show more."""
         return detail.context_of(self, request, obj)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Return the project's fields and the framework's columns."""
         if obj is None:
             return super().get_readonly_fields(request, obj)

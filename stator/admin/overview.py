@@ -1,7 +1,6 @@
 """The overview of all models, workers, errors and queues, and the bulk retry of one kind of error."""
 
 import logging
-from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
@@ -73,7 +72,7 @@ class OverviewAdmin(KeptAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show the page, or its live part for ``?live=1``, or retry."""
         if not self.has_view_permission(request):
             raise PermissionDenied

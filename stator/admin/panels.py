@@ -278,7 +278,7 @@ def _named(found: Survey, pages: Pages, looks: Looks) -> dict[str, set[object]]:
     }
 
 
-def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, Any]]:
+def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, object]]:
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
@@ -290,7 +290,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     ]  # fmt: skip
 
 
-def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], pages: Pages) -> dict[str, Any]:
+def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], pages: Pages) -> dict[str, object]:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     model = of.model
     example = next((pk for pk in group.failing[:1] if pk in named[group.label]), None)

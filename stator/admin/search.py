@@ -42,10 +42,10 @@ def _searched(site: AdminSite) -> list[type[Model]]:
 
 
 def _in_list(site: AdminSite, request: HttpRequest, model: type[Model], words: str) -> Iterator[tuple[Cell, ...]]:
-    owner: Any = site.get_model_admin(model)
+    owner = site.get_model_admin(model)
     if not owner.has_view_or_change_permission(request):
         return
-    every: QuerySet[Any] = owner.get_queryset(request)
+    every: QuerySet[Model] = owner.get_queryset(request)
     label = Cell(model._meta.label, list_of(site, model))
     by_key = list(every.filter(pk=words)[:1]) if can_be_key(model, words) else []
     for row in by_key:
@@ -57,7 +57,7 @@ def _in_list(site: AdminSite, request: HttpRequest, model: type[Model], words: s
         yield label, _named(site, row), _state(row), Cell("text", list_of(site, model, q=words))
 
 
-def _state(row: Any) -> Cell:
+def _state(row: object) -> Cell:
     return Cell(state_name(row) if isinstance(row, StatorModel) else "")
 
 

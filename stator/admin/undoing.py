@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from stator.admin.actions import ReasonForm
@@ -85,7 +85,7 @@ def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, re
     return _to_list(model_admin)
 
 
-def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[Any]) -> QuerySet[Any]:
+def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[Model]) -> QuerySet[Any]:
     """Return the rows that the user sees and may change."""
     visible = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
     differs = model_admin.differs_by_object

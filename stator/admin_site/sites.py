@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
@@ -21,15 +20,15 @@ FRESH, FRESH_OF_MANY = 10.0, 60.0
 
 
 # What extensions add to the list of apps: each returns it with their own entries of the app stator.
-ENTRIES: list[Callable[[AdminSite, HttpRequest, list[Any]], list[Any]]] = []
+ENTRIES: list[Callable[[AdminSite, HttpRequest, list[object]], list[object]]] = []
 
 
 class StatorAdminSite(AdminSite):
     """Django's site; users who may view the overview read "Overview (3 problems)" in the list of apps."""
 
-    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[object]:
         """Return the apps with their models: the overview first, with the number of problems in its name."""
-        found: list[Any] = super().get_app_list(request, app_label)
+        found = super().get_app_list(request, app_label)
         for app in found:
             # The others stay in the order of their names.
             app["models"].sort(key=lambda model: model["model"] is not Overview)

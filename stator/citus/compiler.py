@@ -99,9 +99,9 @@ class SQLCompiler(OfSlice):
         enclosed = written(ENCLOSED, columns=names, table=table, conditions=met, alias=query.get_initial_alias())
         return [enclosed.text], list(enclosed.params)
 
-    def _beside(self, tables: list[str], params: Any) -> Any:
+    def _beside(self, tables: list[str], params: object) -> Any:
         """Return the tables of FROM, joined within the slice, and their parameters."""
-        query: Any = self.query
+        query = self.query
         if self.of_slice:
             self.where = WhereNode([self.of_slice, *([self.where] if self.where else [])])
         for place, alias in enumerate(each for each in query.alias_map if query.alias_refcount[each]):

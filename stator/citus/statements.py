@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from stator.db import postgresql, records, sql
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import compiler_of
@@ -29,7 +31,7 @@ reading = postgresql.reading
 
 
 @contextmanager
-def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> Iterator[None]:
     """Limit the seconds that statements of a block wait for locks, take, and wait for a node that is silent."""
     with look_patience(connection), postgresql.looking(connection, lock, most):
         yield
@@ -59,7 +61,7 @@ class CitusTransactions(PostgresqlTransactions):
             yield
 
 
-def _session_alone(connection: Any) -> Session | None:
+def _session_alone(connection: BaseDatabaseWrapper) -> Session | None:
     """Return the session of a connection if a statement can be a message, and a transaction, by itself there.
 
     Behind a pooler, the settings of a session may be for another client's statements.

@@ -21,7 +21,9 @@ def watched(driver: "psycopg.Connection[Any]") -> None:
     setattr(driver, "wait", partial(_wait, driver, driver.wait))  # noqa: B010 - of this one
 
 
-def _wait(driver: "psycopg.Connection[Any]", wait: Callable[..., Any], answer: Any, *rest: Any, **named: Any) -> Any:
+def _wait(
+    driver: "psycopg.Connection[Any]", wait: Callable[..., object], answer: object, *rest: object, **named: object
+) -> object:
     watch = WATCH.get()
     return wait(answer if watch is None else _patiently(watch, answer, driver), *rest, **named)
 

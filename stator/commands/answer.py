@@ -53,7 +53,7 @@ def add_length(parser: ArgumentParser) -> None:
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=length_help)
 
 
-def values_of(one: object, *names: str) -> dict[str, Any]:
+def values_of(one: object, *names: str) -> dict[str, object]:
     """Return attributes by their names, for JSON; moments as text."""
     values = {name: getattr(one, name) for name in names}
     return {name: moment_json(value) if isinstance(value, datetime) else value for name, value in values.items()}

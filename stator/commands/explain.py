@@ -112,7 +112,7 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     else:
         known = survey(using, [owner_of(model)])
         standing, note, by_schema = problems_in(known), "", {Scope(using): known}
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for scope, known in by_schema.items():
         if left := limit - len(found):
             found += _objects(model, scope, known, left)
@@ -126,7 +126,7 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     return Answer(data, lines or [f"No object of {label} needs attention."])
 
 
-def _objects(model: type[StatorModel], scope: Scope, known: Survey, limit: int) -> list[dict[str, Any]]:
+def _objects(model: type[StatorModel], scope: Scope, known: Survey, limit: int) -> list[dict[str, object]]:
     """Return the objects that need attention, each with its reasons."""
     (of_model,) = known.models.values()
     with scope.enter():

@@ -175,9 +175,9 @@ def _parts(chosen: dict[State, list[object]]) -> Iterator[tuple[State, list[obje
         yield from ((state, pks[start : start + size]) for start in range(0, len(pks), size))
 
 
-def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
+def _grouped(findings: list[Finding]) -> list[dict[str, object]]:
     """Return findings grouped by everything but the object and its message, the most frequent first."""
-    groups: dict[Any, list[Finding]] = {}
+    groups: dict[object, list[Finding]] = {}
     for each in findings:
         groups.setdefault((each.source, each.what, each.to, each.error, each.fingerprint), []).append(each)
     return [
@@ -190,7 +190,7 @@ def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[dict[str, Any]]:
+def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[dict[str, object]]:
     """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
     found = intents(rows, model.state_graph, load_settings().MAX_CRASHES)
     without = [each for each in found if each.what != ATTEMPTED]

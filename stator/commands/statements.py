@@ -88,7 +88,7 @@ class _Sent:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Note the statements of the block; statements that lock or write do not reach the database."""
-        operations: Any = self._operations
+        operations = self._operations
         lock, pk = operations.lock, _key(operations)
 
         def fetch(statement: str, params: Sequence[object], planner: str = "", **options: bool) -> list[Row]:
@@ -112,7 +112,7 @@ class _Sent:
         with transaction.atomic(using=operations.alias), connection.execute_wrapper(self._execute):
             yield
 
-    def _execute(self, execute: Callable[..., object], text: str, params: Any, many: bool, context: Any) -> object:
+    def _execute(self, execute: Callable[..., object], text: str, params: Any, many: bool, context: object) -> object:
         self._note(text, params or ())
         # Sums always have a result, so statements that only read are sent, without their lock.
         if text.startswith("SELECT"):
@@ -176,7 +176,7 @@ def _recording(operations: Operations, state: State, outcome: Outcome) -> Callab
 
 
 def _claim_of(operations: Operations, state: State) -> Claim:
-    model: Any = operations.model
+    model = operations.model
     instance = model.__new__(model)
     values = {field.attname: None for field in model._meta.concrete_fields}
     counts = dict.fromkeys(("state_version", "state_attempts", "state_failures", "state_crashes"), 1)

@@ -55,7 +55,7 @@ def _lines_of(done: Undone, left: int) -> list[str]:
 
 
 def _list(actions: QuerySet[Action]) -> Answer:
-    found: list[Any] = list(actions.annotate(age=Now() - F("at"))[:MAX_LISTED])
+    found = list(actions.annotate(age=Now() - F("at"))[:MAX_LISTED])
     undone = set(actions.filter(undoes__in=[one.pk for one in found]).values_list("undoes", flat=True))
     data = [
         {

@@ -37,7 +37,7 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
-def _status(row: dict[str, Any]) -> str:
+def _status(row: dict[str, object]) -> str:
     return f"{row['status']} ({row['ending']})" if row["ending"] else str(row["status"])
 
 
@@ -68,7 +68,7 @@ def _bar(percent: int | None) -> str:
     return f"[{'#' * filled}{'.' * (BAR - filled)}]"
 
 
-def _reported(process: WorkerStatus) -> dict[str, Any]:
+def _reported(process: WorkerStatus) -> dict[str, object]:
     worker = process.worker
     return {
         "name": worker.name or worker.pk,

@@ -7,7 +7,6 @@ any worker, and concurrently.
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from django.db.models import Model, Q, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
@@ -212,7 +211,7 @@ def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
     return [operations.rows.filter(where, **operations.state_field.at(former, gone=True)) for where in (READY, RESTING)]
 
 
-def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:
+def _matching(operations: Operations, state: State, condition: object) -> list[QuerySet[Model]]:
     # The graph, which knows nothing of Django, has any object as a condition.
     wheres = (RESTING, READY) if state.automatic else (RESTING,)
     rows, there = operations.rows, operations.state_field.at(state)

@@ -79,7 +79,7 @@ class Compiler:
         self.model = model
         self._alias = alias
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
-        self._statements: dict[tuple[Maker, object], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
+        self._statements: dict[tuple[Maker, object], list[tuple[Settings, dict[object, object]]]] = defaultdict(list)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -96,7 +96,7 @@ class Compiler:
         for known, statements in self._statements[kind]:
             if known == operations.settings:
                 return statements
-        made: dict[Any, Any] = {}
+        made: dict[object, object] = {}
         self._statements[kind].append((operations.settings, made))
         return made
 
@@ -223,7 +223,7 @@ class Compiler:
         """Return the type of a field's column, of this or another model, without its limit."""
         return _LIMITED_TEXT.sub("text", field.rel_db_type(self.connection) or "")
 
-    def value(self, field: Any, given: object) -> Statement:
+    def value(self, field: object, given: object) -> Statement:
         """Return a value of a field as SQL of its type; a :class:`Parameter` gets its value later."""
         if isinstance(given, Now):
             return Statement("statement_timestamp()")

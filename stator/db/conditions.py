@@ -9,12 +9,15 @@ from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from django.db.models import Model, Q, QuerySet
 
 from stator.db.values import Pk
 from stator.graph import State
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 # What rows may be held back from. Further writes that the database refuses have the name of their move.
 # ``TIME_OUT``: the move of a row that workers would attempt by a date of the row.
@@ -36,12 +39,12 @@ class Condition:
     of_processes: ClassVar[bool] = False
     is_silent = False
 
-    def __init__(self, store: Any, earlier: "Sequence[Condition]") -> None:
+    def __init__(self, store: "Operations", earlier: "Sequence[Condition]") -> None:
         self._store = store
         self._earlier = earlier
 
     @classmethod
-    def bind(cls, store: Any, earlier: "Sequence[Condition]") -> Self | None:
+    def bind(cls, store: "Operations", earlier: "Sequence[Condition]") -> Self | None:
         """Return the condition for the rows of a store; None if it never says anything about them.
 
         ``earlier``: the conditions of the same store that precede it in the table of extensions.
@@ -110,7 +113,7 @@ class StoredCondition(Condition):
     is_silent = True
     sign: int | None = None
 
-    def __init__(self, store: Any, earlier: Sequence[Condition]) -> None:
+    def __init__(self, store: "Operations", earlier: Sequence[Condition]) -> None:
         super().__init__(store, earlier)
         self._stored = self.said(store.label, ())
         self._rows: Q | None = None
@@ -121,7 +124,7 @@ class StoredCondition(Condition):
         raise NotImplementedError
 
     @classmethod
-    def sign_of(cls, read: Sequence[Any]) -> int:
+    def sign_of(cls, read: Sequence[object]) -> int:
         """Return the number that :meth:`asked` has for these rows in force; 0 for none."""
         raise NotImplementedError
 
@@ -241,13 +244,13 @@ class Conditions:
         """Return querysets of rows that a worker has to look at even if none is ready or due."""
         return [rows for each in self._watching for rows in each.to_watch()]
 
-    def read_initially(self, store: Any) -> None:
+    def read_initially(self, store: "Operations") -> None:
         """Read the stored conditions that no poll has read yet."""
         for each in self.stored:
             if each.sign is None:
                 each.take(_read(type(each), store))
 
-    def for_program(self, store: Any) -> "Conditions":
+    def for_program(self, store: "Operations") -> "Conditions":
         """Return the conditions that a program obeys that claims rows of a store, as the database has them now."""
         found = Conditions(copy(each) for each in self._bound if not each.of_processes)
         for each in found.stored:
@@ -260,12 +263,12 @@ def all_stored_kinds() -> tuple[type[StoredCondition], ...]:
     return tuple(kind for kind in CONDITIONS.all or () if issubclass(kind, StoredCondition))
 
 
-def stored_kinds(stores: Iterable[Any]) -> tuple[type[StoredCondition], ...]:
+def stored_kinds(stores: "Iterable[Operations]") -> tuple[type[StoredCondition], ...]:
     """Return the kinds of stored conditions that these stores have, each once."""
     return tuple(dict.fromkeys(type(each) for store in stores for each in store.conditions.stored))
 
 
-def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], int]) -> bool:
+def read_again(stores: "Sequence[Operations]", signs: Mapping[type[StoredCondition], int]) -> bool:
     """Read the stored conditions again that a poll saw change; return whether one of the stores claims other rows now.
 
     ``signs``: the poll's answers to :meth:`StoredCondition.asked`.
@@ -281,6 +284,6 @@ def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], int]
     return changed
 
 
-def _read(kind: type[StoredCondition], store: Any) -> list[Any]:
+def _read(kind: type[StoredCondition], store: "Operations") -> list[Any]:
     with store.reading():
         return list(kind.in_force(store.alias))

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model, QuerySet
 
 from stator.statements import Statement
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 
 class Undivided:
@@ -20,7 +23,7 @@ class Undivided:
     is_divided = may_be_divided = spans = is_limited = has_own_text = False
     moves: tuple[str, ...] = ()
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: "Operations") -> None:
         self.store = store
 
     @property
@@ -47,7 +50,7 @@ class Undivided:
         """Return the stores of :meth:`parts` with rows of these querysets; if there are very many, some may miss."""
         return [self.store]
 
-    def part_with(self, row: Any) -> Any:
+    def part_with(self, row: object) -> Any:
         """Return the store with an object."""
         return self.store
 
@@ -59,7 +62,7 @@ class Undivided:
         """Return the store of the part that a value tells from others."""
         return self.store
 
-    def near(self, row: Any) -> Any:
+    def near(self, row: object) -> Any:
         """Return :meth:`part_with`, for a statement about one row also if claims are not divided."""
         return self.store
 

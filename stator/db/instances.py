@@ -61,7 +61,7 @@ def load_all(model: type[Model], connection: BaseDatabaseWrapper, columns: Colum
         return [_load_one(model, connection, columns, row) for row in rows]
 
 
-def load_rows(rows: QuerySet[Any]) -> list[Instance]:
+def load_rows(rows: QuerySet[Model]) -> list[Instance]:
     """Return instances of the rows of a queryset of all fields."""
     names = [field.attname for field in rows.model._meta.concrete_fields]
     try:
@@ -116,7 +116,7 @@ def _load_one(model: type[Model], connection: BaseDatabaseWrapper, columns: Colu
     try:
         [instance] = _load(model, connection, columns, [row])
     except PROJECT_ERRORS as error:
-        values: list[Any] = list(row)
+        values = list(row)
         for position, column, convert in columns.converters:
             with suppress(*PROJECT_ERRORS):
                 values[position] = convert(values[position], column, connection)

@@ -364,9 +364,9 @@ def kind_of(ended: Ended) -> tuple[str, str]:
     return claim.state.name, ""
 
 
-def batches_of(ended: list[Ended], most: int | None = None, note: Any = None) -> list[OutcomeBatch]:
+def batches_of(ended: list[Ended], most: int | None = None, note: object = None) -> list[OutcomeBatch]:
     """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
-    kinds: dict[tuple[str, str, Any], list[Ended]] = defaultdict(list)
+    kinds: dict[tuple[str, str, object], list[Ended]] = defaultdict(list)
     for each in ended:
         kinds[*kind_of(each), each[0].operations.part].append(each)
     parts = [part for kind in sorted(kinds, key=itemgetter(0, 1)) for part in _one_per_row(kinds[kind])]

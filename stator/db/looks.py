@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 from django.db import connections
 
@@ -68,7 +67,7 @@ def reading(using: str) -> Iterator[None]:
 
 def holders(using: str) -> dict[str, LockHolder]:
     """Return, by the name of each table for whose lock readers wait, who holds it; empty if the server cannot say."""
-    connection: Any = connections[using]
+    connection = connections[using]
     if not capabilities_of(connection).has_monitoring_views:
         return {}
     with bounded(using), connection.cursor() as cursor:

@@ -146,7 +146,7 @@ def parts_of(operations: Operations) -> StoreParts:
 
 
 @contextmanager
-def reading(connection: Any) -> Iterator[None]:
+def reading(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Have a block in a transaction that cannot write, unless another one is open already."""
     connection.ensure_connection()
     if not connection.in_atomic_block:

@@ -71,9 +71,9 @@ def with_rows(records: Iterable[Record], alias: str) -> Iterator[tuple[Any, list
         yield model, [(one, rows.get(one.object_pk)) for one in of_model]
 
 
-def _rows_of(model: Any, alias: str, pks: set[str]) -> dict[str, Row]:
+def _rows_of(model: type[Model], alias: str, pks: set[str]) -> dict[str, Row]:
     """Return what decides about the records of objects, by their keys as text."""
-    rows: QuerySet[Any] = QuerySet(model, using=alias)
+    rows: QuerySet[Model] = QuerySet(model, using=alias)
     rests = Case(When(state_changed__lte=columns.after(-RESTS_AFTER), then=Value(True)), default=Value(False))
     # Keys of another type, from before a migration, are of no object.
     with suppress(ValueError, ValidationError):
@@ -93,7 +93,7 @@ def prune(alias: str, limit: int, counts: Counter[tuple[str, str]] | None = None
     for table in RECORD_TABLES:
         if not table.aged or ends_in_parts(table.model, alias):
             continue
-        rows: QuerySet[Any] = QuerySet(table.model, using=alias)
+        rows: QuerySet[Model] = QuerySet(table.model, using=alias)
         lookups = {f"{table.aged}__lt": columns.after(-ages[table.kept])}
         old = list(rows.filter(**lookups).values_list("pk", flat=True)[:limit])
         if old:

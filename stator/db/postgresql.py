@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.transaction import atomic
@@ -179,7 +180,7 @@ def parts_of(operations: Operations) -> StoreParts:
 
 
 @contextmanager
-def reading(connection: Any) -> Iterator[None]:
+def reading(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Have a block in a transaction that cannot write, unless another one is open already."""
     outer = connection.in_atomic_block
     with atomic(using=connection.alias):
@@ -189,7 +190,7 @@ def reading(connection: Any) -> Iterator[None]:
 
 
 @contextmanager
-def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> Iterator[None]:
     """Limit the seconds that statements of a block wait for locks and take, in a transaction or a part of one.
 
     A look counts some thousand rows of each kind, which takes less time than the start of parallel processes.

@@ -140,7 +140,7 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
     return Work(ready, crashed, suspect, due, expired, past, nearest)
 
 
-def _ask(group: tuple[Operations, ...], watermark: datetime | None) -> tuple[list[Any], Signs]:
+def _ask(group: tuple[Operations, ...], watermark: datetime | None) -> tuple[list[object], Signs]:
     """Return the answers for all models, and what tells whether stored conditions came or went."""
     open_to = {operations: _open(operations) for operations in group}
     own = {each: found for each in group if (found := each.division.answers(open_to[each])) is not None}

@@ -8,7 +8,6 @@ from collections.abc import Collection, Hashable
 from contextlib import nullcontext
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
@@ -68,7 +67,7 @@ class Records:
             plan = self._plans[answers] = RecordPlan.of(self.effects, answers)
         return plan
 
-    def record(self, ended: list[Ended], *, last: bool = False, note: Any = None) -> Written:
+    def record(self, ended: list[Ended], *, last: bool = False, note: object = None) -> Written:
         """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
 
         ``last``: the transaction has nothing else to do, so the last statement may commit it. ``note``: see

@@ -106,7 +106,7 @@ def is_of_schema(error: BaseException) -> bool:
 
     Somebody has to migrate, or to change how an extension of the server manages the table.
     """
-    cause: Any = error.__cause__
+    cause = error.__cause__
     if cause is None:
         return False
     if getattr(cause, "sqlstate", None) == UNSUPPORTED:

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Iterable
 from typing import Any, Self, cast
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.statements import JsonText
 
@@ -54,7 +56,7 @@ class SavedFields(Effect):
                 self._operations.rows.filter(pk=claim.pk).update(**outcome.values)
 
 
-def _as_array(field: Any, values: list[Any], connection: Any) -> list[object]:
+def _as_array(field: Any, values: list[Any], connection: BaseDatabaseWrapper) -> list[object]:
     prepare = field.get_db_prep_save
     if JsonText in map(type, values):
         # An array has elements of one type.

@@ -72,7 +72,7 @@ def parts_of(operations: Operations) -> StoreParts:
 
 
 @contextmanager
-def reading(connection: Any) -> Iterator[None]:
+def reading(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Have a block in which the connection cannot write, unless a transaction is open already."""
     if connection.in_atomic_block:
         yield
@@ -92,7 +92,7 @@ INSTRUCTIONS = 10_000
 
 
 @contextmanager
-def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> Iterator[None]:
     """Limit the seconds that a block waits for the file, and those that it takes."""
     connection.ensure_connection()
     until = monotonic() + most

@@ -71,7 +71,7 @@ def probe_columns(models: Iterable[type[Model]], alias: str) -> None:
 def _probing(models: tuple[type[Model], ...], alias: str) -> Statement:
     each = []
     for model in models:
-        rows: QuerySet[Any] = QuerySet(model, using=alias).none().order_by()
+        rows: QuerySet[Model] = QuerySet(model, using=alias).none().order_by()
         columns = selecting(rows.values_list(*(field.attname for field in model._meta.concrete_fields)))
         each.append(Statement.of("EXISTS (", columns, ")"))
     return Statement.of("SELECT ", joined(each, ", "))

@@ -75,7 +75,7 @@ class Transactions:
 
     def _lock_options(self, *, skip_locked: bool = False) -> dict[str, Any]:
         operations, features = self._operations, self._operations.connection.features
-        options: dict[str, Any] = {"skip_locked": skip_locked, "no_key": features.has_select_for_no_key_update}
+        options: dict[str, object] = {"skip_locked": skip_locked, "no_key": features.has_select_for_no_key_update}
         # Lock only the row itself, not the rows that a filter joins. Django takes no name with a schema here.
         if features.has_select_for_update_of and "." not in operations.model._meta.db_table:
             options["of"] = ("self",)

@@ -49,7 +49,7 @@ def about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
 
 
 def all_in(
-    one: Surveyed, label: str, condition: str, action: str = "", *, states: Iterable[str] = (), **lookups: Any
+    one: Surveyed, label: str, condition: str, action: str = "", *, states: Iterable[str] = (), **lookups: object
 ) -> AdminAction:
     """Return an action on the list of all objects in a condition: those that the number of the problem counts."""
     query = {"condition": condition} if condition else {}
@@ -347,12 +347,12 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
     )  # fmt: skip
 
 
-def keys_as_arguments(pks: Iterable[Any]) -> str:
+def keys_as_arguments(pks: Iterable[object]) -> str:
     """Return keys as arguments of a command."""
     return " ".join(quote(shown_key(pk)) for pk in pks)
 
 
-def hashed(pks: Sequence[Any]) -> str:
+def hashed(pks: Sequence[object]) -> str:
     """Return keys for people."""
     return listed(f"#{shown_key(pk)}" for pk in pks)
 

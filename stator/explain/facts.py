@@ -48,7 +48,7 @@ class Fact(Generic[Known]):
     def __init__(self, model: type[Model], using: str) -> None:
         self.model, self.using = model, using
 
-    def columns(self, rows: QuerySet[Model], key: Any) -> Mapping[str, Any]:
+    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, Any]:
         """Return further values of the row, which ``facts.row`` then has; ``key``: of the row, for a subquery."""
         return {}
 
@@ -251,7 +251,7 @@ class Facts:
 
 
 def gather(
-    model: type[Model], pk: object, using: str | None = None, *, further: Iterable[type[Fact[Any]]] = ()
+    model: type[Model], pk: object, using: str | None = None, *, further: Iterable[type[Fact[object]]] = ()
 ) -> Facts | None:
     """Return the facts about an object, None if it is gone; at most eight statements, ten with several nodes."""
     owner = owner_of(model)
@@ -276,10 +276,10 @@ def gather(
 
 
 def _read_row(
-    owner: type[Model], pk: object, rows: QuerySet[Model], further: Mapping[type[Fact[Any]], Fact[Any]]
+    owner: type[Model], pk: object, rows: QuerySet[Model], further: Mapping[type[Fact[object]], Fact[object]]
 ) -> Facts | None:
     key = pk if are_apart(owner, rows.db) else OuterRef("pk")
-    matches: dict[str, Any] = {}
+    matches: dict[str, object] = {}
     for fact in further.values():
         matches |= fact.columns(rows, key)
     options = options_of(owner)

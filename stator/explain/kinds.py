@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.explain import causes, sentences, starving
 from stator.explain.causes import Find, of_models
@@ -70,7 +70,7 @@ class ProblemKind:
     rank: int = 100
     check: str = ""
     section: str = ""
-    signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
+    signs: Callable[[str], Iterable[QuerySet[Model]]] | None = None
     fact: type[Fact[Any]] | None = None
     after: str = ""
     before: str = ""
@@ -383,7 +383,7 @@ def reading_kinds() -> list[ProblemKind]:
     return [kind for kind in all_kinds() if kind.read is not None]
 
 
-def signs_of_kinds(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:
+def signs_of_kinds(labels: Collection[str], using: str) -> Iterator[QuerySet[Model]]:
     """Yield the rows without which the kinds of extensions and apps find nothing, for these models."""
     for kind in all_kinds():
         if kind.signs is not None and (not kind.model or kind.model in labels):

@@ -48,18 +48,18 @@ def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
 LOOKED_AT = 1000
 
 
-def looked_at(rows: QuerySet[Any]) -> list[object]:
+def looked_at(rows: QuerySet[Model]) -> list[object]:
     """Return the keys of the first rows, to be asked for before an action that changes what a filter finds."""
     return list(rows.order_by("pk").values_list("pk", flat=True)[:LOOKED_AT])
 
 
-def prospects(rows: QuerySet[Any], pks: list[object], count: int) -> str:
+def prospects(rows: QuerySet[Model], pks: list[object], count: int) -> str:
     """Return a sentence that says why the named objects are not attempted; empty if nothing prevents it.
 
     ``rows``: any queryset of the model and database. ``count``: how many were made due.
     """
     owner: type[Model] = owner_of(rows.model)
-    found: QuerySet[Any] = QuerySet(owner, using=written_to(rows)).filter(pk__in=pks)
+    found: QuerySet[Model] = QuerySet(owner, using=written_to(rows)).filter(pk__in=pks)
     if count == 1 and len(pks) == 1:
         return _of_one(found)
     numbers = [(kind_of(code).keeps, number) for code, number in explain_counts(found).items()]

@@ -94,7 +94,7 @@ def leased(facts: Facts) -> Iterator[Said]:
 def _holder(facts: Facts) -> Said:
     """Return a phrase for the worker that holds the object, and its numbers."""
     from_token = worker_of(facts.row["state_claim"])
-    numbers: dict[str, Any] = {"worker": from_token}
+    numbers: dict[str, object] = {"worker": from_token}
     if facts.row["state_attempted"]:
         numbers["since"] = facts.since("state_attempted")
     worker = facts.holder

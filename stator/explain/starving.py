@@ -80,7 +80,7 @@ def line_ends(ends: Sequence[Any], since: Any, *names: str) -> list[list[InLine]
     return found
 
 
-def _holding(head: Sequence[InLine], number: int) -> tuple[Any, int] | None:
+def _holding(head: Sequence[InLine], number: int) -> tuple[object, int] | None:
     """Return the value that most of the first objects have, and how many have it; None if there is no such value."""
     [(value, holding)] = Counter(one.values[number] for one in head).most_common(1) or [(None, 0)]
     return None if value is None or holding < max(LEAST, SHARE * len(head)) else (value, holding)

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from typing import Any
 
 from stator.graph.durations import span
 
@@ -17,7 +16,7 @@ def is_date(value: object) -> bool:
     return value.isidentifier() if isinstance(value, str) else hasattr(value, "resolve_expression")
 
 
-def date_text(date: Any) -> str:
+def date_text(date: object) -> str:
     """Return what a date comes from, as people read it: ``alert_after``, or ``last_ping + grace``."""
     return _LENGTH.sub(_length, _FIELD.sub(r"\1", str(date)))
 

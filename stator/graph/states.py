@@ -22,11 +22,11 @@ _OF_NAME: Any = None
 def _suggesting(cls: type[C]) -> type[C]:
     """Name the nearest option in the error for an unknown one; type checkers see the options of ``cls``."""
 
-    init: Any = cls.__init__
+    init = cls.__init__
     _, *known = signature(init).parameters
 
     @wraps(init)
-    def checked(self: C, **options: Any) -> None:
+    def checked(self: C, **options: object) -> None:
         if unknown := [name for name in options if name not in known]:
             raise TypeError(f"State() has no option {unknown[0]!r}; {nearest(unknown[0], known)}")
         init(self, **options)
@@ -82,7 +82,7 @@ class State(
     externally_progressed: bool = False
     attempt_immediately: bool = True
     # A name, or an expression of Django, which this module does not know.
-    try_at: Any = None
+    try_at: object = None
     force_initial: bool = False
     enter_by_hand: bool = True
     leave_by_hand: bool = True
@@ -110,7 +110,7 @@ class State(
         self.timeout_state: State | None = None
         self.timeout_value: float | None = None
         # The column or expression that says when, in place of the value.
-        self.timeout_at: Any = None
+        self.timeout_at: object = None
         self.failure_state: State | None = None
         # Conditions for all objects here, with the state that the objects that meet one go to.
         self.conditions: list[tuple[object, State]] = []

@@ -40,7 +40,7 @@ def actions(models: Iterable[type[Model]], looks: Looks) -> list[Any]:
     """Return the manual actions of the last hour on these models, the latest first, each with its ``age``."""
     labels = [model._meta.label_lower for model in models]
     rows = undoable(looks.using).filter(model_label__in=labels).annotate(age=Now() - F("at"))
-    found: list[Any] = looks.at(Action, lambda: list(rows[:ACTIONS]), [])
+    found: list[object] = looks.at(Action, lambda: list(rows[:ACTIONS]), [])
     return found
 
 

@@ -35,7 +35,7 @@ class Looks:
     def __enter__(self) -> "Looks":
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._close(*raised)
 
     def at(self, model: type[Model], look: Callable[[], Result], otherwise: Any) -> Result:

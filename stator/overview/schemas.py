@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from django.db import connections
+from django.db.models import Model
 
 from stator.conf import load_settings
 from stator.explain.kinds import in_order, problems_in, signs_of_kinds
@@ -276,7 +277,7 @@ def _any(found: Iterable[Any]) -> Statement:
     return joined([Statement("FALSE"), *map(existing, found)], " OR ")
 
 
-def _signs(rows: OperatorQuerySet[Any]) -> Iterator[Any]:
+def _signs(rows: OperatorQuerySet[Model]) -> Iterator[Any]:
     """Yield the rows that have problems, in parts that indexes have."""
     for condition in SIGNS:
         yield from parts_of(condition, rows)

@@ -96,6 +96,6 @@ class Seconds(models.Func):
     # Where the database has no intervals, a difference is a number of microseconds.
     template = "(%(expressions)s) / 1000000.0"
 
-    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
         """Compile to the seconds of an interval."""
         return self.as_sql(compiler, connection, template="EXTRACT(EPOCH FROM %(expressions)s)", **context)

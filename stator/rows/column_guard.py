@@ -167,7 +167,7 @@ class _Namesake(type):
     """The type of the guarded classes, which pickle cannot find by their names."""
 
 
-def _namesake(cls: type, guard: Callable[[type], type], bases: tuple[type, ...], **body: Any) -> type:
+def _namesake(cls: type, guard: Callable[[type], type], bases: tuple[type, ...], **body: object) -> type:
     """Return a subclass under the name of ``cls``; migrations look up the name and find that class instead."""
     named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled": (guard, (cls,))}
     return (_Namesake if type(cls) is type else type(cls))(cls.__name__, bases, {**named, **body})

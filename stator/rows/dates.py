@@ -64,11 +64,11 @@ class RowDate:
         """The name of the field if the date is one; "" if it is computed."""
         return str(getattr(self.date, "name", "")) if isinstance(self.date, F) else ""
 
-    def met(self, moment: Any) -> Any:
+    def met(self, moment: object) -> Any:
         """Return the condition that the date is not after a moment."""
         return LessThanOrEqual(self.date, moment)
 
-    def ahead(self, moment: Any) -> Any:
+    def ahead(self, moment: object) -> Any:
         """Return the condition that the date is after a moment."""
         return GreaterThan(self.date, moment)
 
@@ -97,7 +97,7 @@ class Start(RowDate):
         """The condition that there is no date."""
         return IsNull(self.date, True)
 
-    def come(self, moment: Any) -> Q:
+    def come(self, moment: object) -> Q:
         """Return the condition that the date is not after a moment, or that there is none."""
         return Q(self.met(moment)) | Q(self.missing)
 
@@ -137,13 +137,13 @@ def start_of(model: type[Model], state: State | None) -> Start | None:
     return next((each for each in starts_of(model) if each.state is state), None)
 
 
-def not_yet(model: type[Model], moment: Any) -> Q:
+def not_yet(model: type[Model], moment: object) -> Q:
     """Return a filter for the rows that are in a state with a start, which comes after a moment; empty without any."""
     field = state_field(model)
     return reduce(or_, (Q(each.ahead(moment), **field.at(each.state)) for each in starts_of(model)), Q())
 
 
-def come(model: type[Model], moment: Any) -> Q:
+def come(model: type[Model], moment: object) -> Q:
     """Return a filter for the rows that are not among those of :func:`not_yet`; empty if none are."""
     field = state_field(model)
     parts = (~Q(**field.at(each.state)) | each.come(moment) for each in starts_of(model))
@@ -173,7 +173,7 @@ def moment_of(row: Model, date: RowDate) -> datetime | None:
         found: datetime | None = getattr(row, date.column)
         return found
     model = owner_of(type(row))
-    rows: QuerySet[Model, Any] = QuerySet(model, using=row._state.db).filter(pk=row.pk)
+    rows: QuerySet[Model] = QuerySet(model, using=row._state.db).filter(pk=row.pk)
     return rows.values_list(date.date, flat=True).first()
 
 
@@ -197,7 +197,7 @@ def columns_of_dates(model: type[Model]) -> list[str]:
     return list(dict.fromkeys(field.name for field in own))
 
 
-def problem_of(model: type[Model], date: Any) -> str:
+def problem_of(model: type[Model], date: object) -> str:
     """Return why a date cannot be one of a model's rows; "" if it can."""
     return _problem_of_name(model, date) if isinstance(date, str) else _problem_of_expression(model, date)
 
@@ -228,11 +228,11 @@ def _problem_of_expression(model: type[Model], date: Any) -> str:
     return _problem_of_kind(date_text(date), kind)
 
 
-def _parts(expression: Any) -> list[Any]:
+def _parts(expression: object) -> list[Any]:
     return list(expression.flatten()) if hasattr(expression, "flatten") else [expression]
 
 
-def _date(date: Any) -> F | Expression:
+def _date(date: object) -> F | Expression:
     if isinstance(date, str):
         return F(date)
     return date if isinstance(date, F) else Moment(date)
@@ -249,7 +249,7 @@ class Moment(Func):
     arity = 1
     output_field = DateTimeField()
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
         """Compile so that each sum of a time and an interval is one in UTC."""
         return _in_utc(self).as_sql(compiler, connection, **context)
 
@@ -265,7 +265,7 @@ class _InUtc(Func):
     output_field = DateTimeField()
 
 
-def _in_utc(expression: Any) -> Any:
+def _in_utc(expression: object) -> Any:
     if not isinstance(expression, BaseExpression):
         return expression
     parts = [_in_utc(part) for part in expression.get_source_expressions()]

@@ -95,7 +95,7 @@ class Follower:
     def reaping(self, rows: QuerySet[Model]) -> None:
         """Do what precedes the end of the leases of these locked rows, which have run out."""
 
-    def quarantined(self, rows: QuerySet[Model], held: Mapping[Any, str], most: int) -> None:
+    def quarantined(self, rows: QuerySet[Model], held: Mapping[object, str], most: int) -> None:
         """Do what follows when ``most`` lost leases have quarantined these rows.
 
         ``held``: the workers that held them, by their keys, and those of others.
@@ -117,7 +117,7 @@ class Follower:
         """
         return ()
 
-    def staying(self, rows: QuerySet[Model]) -> Mapping[Any, str]:
+    def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
         """Return the keys of the rows that an undo must leave as they are, each with why, as words after its name.
 
         It is called in the transaction that is to move these rows back.

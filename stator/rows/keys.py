@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     CharField,
     Expression,
@@ -26,6 +27,7 @@ from django.db.models import (
 )
 from django.db.models.fields.tuple_lookups import TupleIn
 from django.db.models.functions import Cast, Substr
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.statements import Parameter
 
@@ -44,14 +46,14 @@ class AmongKeys(TupleIn):
 
     def get_prep_lookup(self) -> Any:
         """Return the keys as Django wants them, or the query for them."""
-        lookup: Any = self
+        lookup = self
         if lookup.rhs_is_direct_value():
             lookup.rhs = list(lookup.rhs)
         return super().get_prep_lookup()
 
-    def as_sqlite(self, compiler: Any, connection: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
         """Return the condition, and its one parameter."""
-        lookup: Any = self
+        lookup = self
         if not lookup.rhs_is_direct_value():
             return self.as_sql(compiler, connection)
         fields = [column.output_field for column in lookup.lhs]
@@ -102,7 +104,7 @@ def key_of(model: type[Model], text: str) -> Any:
     return tuple(_value_of(field, part) for field, part in zip(fields, parts, strict=True))
 
 
-def _value_of(field: Any, text: str) -> Any:
+def _value_of(field: Any, text: str) -> object:
     """Return the value of a column, which the database can compare with its own."""
     if "\0" in text:
         raise ValidationError("a key has no NUL")
@@ -111,7 +113,7 @@ def _value_of(field: Any, text: str) -> Any:
     return value
 
 
-def keys_of(model: type[Model], texts: Iterable[str]) -> Iterator[tuple[Any, str]]:
+def keys_of(model: type[Model], texts: Iterable[str]) -> Iterator[tuple[object, str]]:
     """Yield the primary keys with these texts, each with its text; texts that cannot be one are left out.
 
     They are of a time when the model had keys of another type.
@@ -142,7 +144,7 @@ def stored_text(model: type[Model] | None, text: str) -> str:
     return next((str(key) for key, _ in keys_of(model, [text])), text)
 
 
-def keys_in(rows: QuerySet[Any]) -> list[Any]:
+def keys_in(rows: QuerySet[Model]) -> list[Any]:
     """Return the primary keys of rows; Django would cut composite ones of a DISTINCT."""
     if rows.model._meta.is_composite_pk:
         return list(rows.values_list(*key_names(rows.model)))
@@ -184,7 +186,7 @@ class _Joined(Func):
             return parts[0]
         return cls(*(Value(part) if isinstance(part, str) else part for part in parts), output_field=CharField())
 
-    def as_mysql(self, compiler: Any, connection: Any) -> Any:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[object, ...]]:
         """Return the expression for MySQL and MariaDB, where ``||`` is OR."""
         return self.as_sql(compiler, connection, template="CONCAT(%(expressions)s)", arg_joiner=", ")
 
@@ -195,12 +197,12 @@ def _kept(field: Any) -> Any:
     return field
 
 
-def _part(field: Any, value: F | OuterRef, using: str) -> list[Expression | str]:
+def _part(field: object, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = _text(field, value, using)
     return ["UUID('", *text, "')"] if isinstance(_kept(field), UUIDField) else text
 
 
-def _text(field: Any, value: F | OuterRef, using: str) -> list[Expression | str]:
+def _text(field: object, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = Cast(value, CharField(max_length=KEY_LENGTH))
     if not isinstance(_kept(field), UUIDField) or connections[using].features.has_native_uuid_field:
         return [text]

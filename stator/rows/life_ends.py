@@ -72,16 +72,16 @@ def _deleted(collector: Any) -> Iterator[tuple[type[Model], Keys]]:
             yield owner, _texts_of(owner, rows, collector.using)
 
 
-def _is_owner(model: Any) -> bool:
+def _is_owner(model: type[Model]) -> bool:
     """Return whether the framework's columns are in the model's own table."""
     return getattr(model, "_state_owner", None) is model._meta.concrete_model
 
 
-def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
+def _texts_of(owner: type[Model], rows: QuerySet[Model], using: str) -> Keys:
     if are_apart(owner, using):
         # Tables of all nodes cannot be in a subquery on one.
         return [str(pk) for pk in keys_in(rows.using(using))]
-    texts: QuerySet[Any] = rows.using(using).order_by().annotate(stator_key=key_text(owner, using, F))
+    texts: QuerySet[Model] = rows.using(using).order_by().annotate(stator_key=key_text(owner, using, F))
     if owner._meta.is_composite_pk:
         # Django 6.1 takes a subquery of such a model for all columns of its key.
         return list(texts.values_list("stator_key", flat=True))
@@ -104,7 +104,7 @@ def _with_records(owner: type[Model], using: str, keys: Keys, *, unmarked: bool 
 def _looking(using: str, tables: Sequence[RecordTable], count: int) -> Statement:
     label = Parameter("label", CharField())
     named = Q(object_pk__in=[Parameter(f"key {number}", CharField()) for number in range(count)]) if count else Q()
-    found: list[QuerySet[Any]] = [
+    found: list[QuerySet[Model]] = [
         QuerySet(table.model, using=using).filter(table.present() if table.present else named, model_label=label)
         for table in tables
     ]

@@ -92,7 +92,7 @@ def has_news(claim: Any) -> bool:
     return bool(claim.kept) and any(kind.of(claim) is not None for kind in NEWS.all)
 
 
-def write_news(operations: Any, claims: Iterable[Any]) -> None:
+def write_news(operations: object, claims: Iterable[Any]) -> None:
     """Write what attempts on rows of one model have said since the last time."""
     kept = [claim for claim in claims if claim.kept]
     for kind in NEWS.all if kept else ():
@@ -110,7 +110,7 @@ def send_news(claim: Any, send: Callable[[Any], object]) -> None:
             send({kind.name: list(said)})
 
 
-def take_news(claim: Any, name: str, *values: Any) -> None:
+def take_news(claim: Any, name: str, *values: object) -> None:
     """Remember what an attempt has said elsewhere; news of a kind that is not there are dropped."""
     for kind in NEWS.all:
         if kind.name == name:

@@ -30,7 +30,7 @@ class Inverse(Urgency):
 
     template = f"COALESCE(-1 - %(expressions)s, {LAST})"
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
         """Compile for columns without a sign as well, whose differences must not be negative."""
         template = f"COALESCE(-1 - CAST(%(expressions)s AS SIGNED), {LAST})"
         return self.as_sql(compiler, connection, template=template, **context)

@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
@@ -51,7 +50,7 @@ def exit_reason(exit_code: int) -> str:
     return f"exit {128 - exit_code}, {name}{': out of memory?' if -exit_code == signal.SIGKILL else ''}"
 
 
-def exits_in(published: Iterable[tuple[str, Any]]) -> Exits:
+def exits_in(published: Iterable[tuple[str, object]]) -> Exits:
     """Return how processes ended, from each worker's host and its published text about the process before it."""
     return {(host, it["pid"]): exit_reason(it["exit_code"]) for host, it in published if isinstance(it, dict)}
 

@@ -1,7 +1,7 @@
 """Rows beside the rows, of one object each: what all their tables have in common."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db import connections
 from django.db.models import NOT_PROVIDED, Model, QuerySet, Value
@@ -23,12 +23,12 @@ def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -
     return QuerySet(kind, using=using).filter(model_label=label, object_pk=str(pk))
 
 
-def inserting(rows: QuerySet[Any], into: type[Model], values: Mapping[str, Any]) -> Statement:
+def inserting(rows: QuerySet[Model], into: type[Model], values: Mapping[str, object]) -> Statement:
     """Return the INSERT of one row into another table for each of these rows.
 
     ``values``: expressions for its columns. Other columns get the default of their field.
     """
-    fields: list[Any] = [field for field in into._meta.concrete_fields if not field.primary_key]
+    fields = [field for field in into._meta.concrete_fields if not field.primary_key]
     # The database's own default would be in UTC, whatever the zone of the column is.
     defaults = {
         field.name: Value(field.get_default(), output_field=field)
@@ -37,7 +37,7 @@ def inserting(rows: QuerySet[Any], into: type[Model], values: Mapping[str, Any])
         for field in fields
         if field.name not in values
     }
-    named: dict[str, Any] = {f"stator_{name}": value for name, value in {**defaults, **values}.items()}
+    named = {f"stator_{name}": value for name, value in {**defaults, **values}.items()}
     quote, columns = connections[str(rows.db)].ops.quote_name, {f"stator_{one.name}": str(one.column) for one in fields}
     return written(
         COPY,

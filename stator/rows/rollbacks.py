@@ -56,7 +56,7 @@ def is_open(using: str) -> bool:
 
 
 @contextmanager
-def _restoring(using: str, holders: Iterable[Any], names: Collection[str] | None) -> Iterator[None]:
+def _restoring(using: str, holders: Iterable[Model], names: Collection[str] | None) -> Iterator[None]:
     parts = [(part, own, _values(part, own)) for holder in holders for part, own in _parts(holder, names)]
     try:
         yield
@@ -101,7 +101,7 @@ def note_save(using: str, instance: Model, before: BeforeSave) -> None:
 def _filled_by_inserts(model: type[Model]) -> frozenset[str]:
     """Return the attributes that an INSERT fills, apart from what receivers of signals and the project's fields do."""
     keys = {field.attname for each in (model, *model._meta.all_parents) for field in key_fields(each)}
-    fields: list[Any] = list(model._meta.concrete_fields)
+    fields = list(model._meta.concrete_fields)
     returned = {field.attname for field in fields if field.generated or field.db_default is not NOT_PROVIDED}
     return (FRAMEWORK_COLUMNS | keys | returned | FILLED_BY_UPDATES) - {state_field(model).name}
 
@@ -154,7 +154,7 @@ class Journal:
         self._savepoints: dict[str, int] = {}
         self._places = count()
         self._many = MANY
-        own: dict[str, Callable[..., Any]] = {
+        own: dict[str, Callable[..., object]] = {
             "savepoint": self._savepoint,
             "savepoint_create": self._savepoint,
             "savepoint_commit": self._savepoint_commit,
@@ -225,19 +225,19 @@ class Journal:
         commit()
         self._forget()
 
-    def _set_autocommit(self, change: Callable[..., None], autocommit: bool, **options: Any) -> None:
+    def _set_autocommit(self, change: Callable[..., None], autocommit: bool, **options: object) -> None:
         change(autocommit, **options)
         # What a manual transaction has left open is committed then.
         self._forget()
 
 
-def _parts(holder: Any, names: Collection[str] | None) -> Iterator[tuple[Any, Collection[str] | None]]:
+def _parts(holder: Model, names: Collection[str] | None) -> Iterator[tuple[Any, Collection[str] | None]]:
     yield holder, names
     if (state := vars(holder).get("_state")) is not None:
         yield state, ("adding", "db")
 
 
-def _values(part: Any, names: Collection[str] | None) -> dict[str, Any]:
+def _values(part: object, names: Collection[str] | None) -> dict[str, Any]:
     values = vars(part)
     return dict(values) if names is None else {name: values[name] for name in names if name in values}
 
@@ -254,7 +254,7 @@ def _unsave(held: Callable[[], Model | None], before: BeforeSave) -> None:
     instance._state.adding, instance._state.db = True, before.db
 
 
-def _restore(held: Callable[[], Any], changed: Mapping[str, tuple[Any, Any]]) -> None:
+def _restore(held: Callable[[], object], changed: Mapping[str, tuple[object, object]]) -> None:
     if (holder := held()) is None:
         return
     values = vars(holder)

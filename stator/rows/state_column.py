@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
-from django.db.models import DEFERRED, Case, F, Value, When
+from django.db.models import DEFERRED, Case, F, Model, QuerySet, Value, When
 from django.db.models.functions import Cast
 from django.db.models.lookups import Exact, In, IsNull
 from django.db.models.query_utils import DeferredAttribute
@@ -56,7 +56,7 @@ class AsDjangoField(models.Field):
     def __class__(self) -> Any:
         return self.django_class
 
-    def __deepcopy__(self, memodict: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memodict: dict[int, object]) -> Any:
         # A model inherits the fields of its abstract bases by this method, so the copy keeps its class.
         copied: Any = super().__deepcopy__(memodict)
         copied.__class__ = type(self)
@@ -74,8 +74,8 @@ if TYPE_CHECKING:
         django_class: Any
 
         # Django puts an attribute in the place of the field.
-        def __get__(self, instance: Any, owner: Any) -> V: ...  # type: ignore[override]
-        def __set__(self, instance: Any, value: Any) -> None: ...
+        def __get__(self, instance: object, owner: object) -> V: ...  # type: ignore[override]
+        def __set__(self, instance: Model, value: object) -> None: ...
 
 else:
     V = None
@@ -96,7 +96,7 @@ class StateField(_Column[V]):
     It owns the column: nothing else spells its name, or knows what is stored for a state.
     """
 
-    def __new__(cls, graph: Any, *, base_field: Any = None, **kwargs: Any) -> Self:
+    def __new__(cls, graph: object, *, base_field: object = None, **kwargs: object) -> Self:
         """Return a field of the type of the stored values, which are names unless the graph says otherwise."""
         if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
             raise TypeError(f"StateField() takes a StateGraph subclass, not {graph!r}")
@@ -178,7 +178,7 @@ class StateField(_Column[V]):
         """Return those of the rows that have a state, known or not."""
         return rows.exclude(**{self.name: None}) if self.null else rows
 
-    def unmanaged(self, rows: Any) -> Any:
+    def unmanaged(self, rows: QuerySet[Model]) -> Any:
         """Return those of the rows that have no state."""
         return rows.filter(**{self.name: None}) if self.null else rows.none()
 
@@ -220,14 +220,14 @@ class StateField(_Column[V]):
         """Return the name of the state of an object; the text of a value that this code does not know."""
         return self.name_of(self.stored(getattr(instance, self.attname)))
 
-    def loaded(self, instance: Any) -> object:
+    def loaded(self, instance: Model) -> object:
         """Return what is stored for the state that an object has now, never None; ``DEFERRED`` if it has none yet."""
         given = instance.__dict__.get(self.attname, DEFERRED)
         if self.has_names:
             return given
         return UNMANAGED if given is None else self.stored(given)
 
-    def state_of(self, instance: Any) -> State | None:
+    def state_of(self, instance: object) -> State | None:
         """Return the state of an object; None if this code does not know it."""
         return self.states.get(self.stored(getattr(instance, self.attname)))
 
@@ -244,11 +244,11 @@ class StateField(_Column[V]):
             cases.append(When(IsNull(column, True), then=Value(UNMANAGED)))
         return Case(*cases, default=Cast(column, models.CharField()), output_field=models.CharField())
 
-    def names_in(self, rows: Any) -> Any:
+    def names_in(self, rows: QuerySet[Model]) -> Any:
         """Return the names of the states of these rows as a queryset of one column."""
         return rows.values(self.name) if self.has_names else rows.values(stator_name=self.named())
 
-    def of_name(self, name: Any) -> Any:
+    def of_name(self, name: object) -> Any:
         """Return an expression for what is stored for a state, of an expression for its name."""
         if self.has_names:
             return name
@@ -305,11 +305,11 @@ class StateField(_Column[V]):
             raise ValueError(state_problem(self.graph, value))
         return value
 
-    def run_validators(self, value: Any) -> None:
+    def run_validators(self, value: object) -> None:
         if value is not None:
             super().run_validators(value)
 
-    def validate(self, value: Any, model_instance: Any) -> None:
+    def validate(self, value: Any, model_instance: object) -> None:
         """Refuse what a save would refuse; Django leaves fields that are not editable to the code that sets them."""
         loaded = getattr(model_instance, "_loaded_state", None)
         if self.stored(value) == loaded or (value is None and self.null and loaded in (None, UNMANAGED)):
@@ -340,7 +340,7 @@ def _refusing(lookup: type) -> type:
     return type(lookup.__name__, (_Refusing, lookup), {})
 
 
-def _base_of(graph: type[StateGraph], given: Any) -> type[models.Field]:
+def _base_of(graph: type[StateGraph], given: object) -> type[models.Field]:
     """Return the class of the fields that store the values of a graph; raise ``TypeError`` if they do not fit."""
     values = [state.value for state in graph.states.values()]
     numbers = [value for value in values if isinstance(value, int)]
@@ -363,7 +363,7 @@ def _is_number(value: object) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _storing(cls: Any, django_class: type[models.Field]) -> Any:
+def _storing(cls: Any, django_class: type[models.Field]) -> object:
     """Return a class of ``StateField`` as a class of fields for texts or numbers."""
     return type(cls)(cls.__name__, (cls, django_class), {"django_class": django_class, "__module__": cls.__module__})
 

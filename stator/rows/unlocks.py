@@ -43,7 +43,7 @@ class Hold:
     done: str
     most: int
     summary: str
-    keep: Callable[[type[Model], str, list[Any], Action], object]
+    keep: Callable[[type[Model], str, list[object], Action], object]
 
 
 HOLDS: list[Hold] = []
@@ -90,10 +90,10 @@ def holders_of(rows: QuerySet[Model]) -> list[Holder]:
     using = written_to(rows)
     held = rows.using(using).filter(state_claim__isnull=False).order_by("-state_locked_until")
     named = ("pk", "state_claim", "state_attempts", "state_attempted", "state_locked_until", "stator_read_at")
-    read: Any = held.annotate(stator_read_at=Now()).values_list(*named)
+    read = held.annotate(stator_read_at=Now()).values_list(*named)
     found = list(read[:MAX_HOLDERS])
     ids = {worker_of(token) for _, token, *_ in found}
-    known: Any = Worker.objects.using(using).with_status().defer("published").in_bulk(ids) if ids else {}
+    known = Worker.objects.using(using).with_status().defer("published").in_bulk(ids) if ids else {}
     return [_holder(known.get(worker_of(token)), pk, worker_of(token), *rest) for pk, token, *rest in found]
 
 
@@ -127,7 +127,7 @@ def held_by(worker: Worker) -> Iterator[HeldObject]:
         rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
         running, field = Elapsed(F("state_attempted")), state_field(model)
-        read: Any = held.order_by("state_locked_until", "pk").values_list("pk", field.name, "state_claim", running)
+        read = held.order_by("state_locked_until", "pk").values_list("pk", field.name, "state_claim", running)
         for pk, state, token, since in read[:MAX_HELD]:
             yield HeldObject(str(model._meta.label), pk, field.name_of(state), token, seconds_of(since))
 

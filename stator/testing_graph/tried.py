@@ -2,7 +2,8 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
-from typing import Any
+
+from django.db.models import Model
 
 from stator.conf import load_settings
 from stator.extensions.events.walks import TriesEvents
@@ -20,7 +21,7 @@ class TriedClaim(
     """The claim of an attempt that is only tried. ``done``: the steps of the visit, as JSON, which it adds to."""
 
     def __init__(
-        self, instance: Any, state: State, done: dict[str, str], *, events: tuple[Any, ...], version: int,
+        self, instance: Model, state: State, done: dict[str, str], *, events: tuple[object, ...], version: int,
         failures: int, age: float,
     ) -> None:  # fmt: skip
         self.instance, self.state = instance, state

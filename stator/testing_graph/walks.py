@@ -76,7 +76,7 @@ class Walk(
         # The durable steps that the handler has done in this visit of the state, as JSON.
         self.steps: dict[str, str] = {}
 
-    def go(self, state: State, by: str, event: Any = None) -> None:
+    def go(self, state: State, by: str, event: object = None) -> None:
         """Move to ``state``, and add the move to the path; ``event`` has moved the object."""
         self.events, self.steps = (event,) if event else (), {}
         self.at, self.path, self.version = state, f"{self.path} -{by}-> {state.name}", self.version + 1

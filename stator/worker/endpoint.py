@@ -52,7 +52,7 @@ class _Server(ThreadingHTTPServer):
         """Bind without looking up this host's name, which may take long and is not used."""
         TCPServer.server_bind(self)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Log at debug level only: a client that hung up is no news, and standard error is for events."""
         logger.debug("stator.endpoint_failed", extra={"error": repr(sys.exc_info()[1])})
 
@@ -91,5 +91,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class has it
         """Log nothing: a line for each probe would drown the events."""

@@ -162,7 +162,7 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
     """Call an asynchronous handler as :func:`call` calls a synchronous one; raise nothing if it was cancelled."""
     try:
         result = await begin(claims)
-        results: list[Any] = results_of_each(claims, result) if claims[0].state.batch else [result]
+        results: list[object] = results_of_each(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if is_of_database(error):
             await tidy_connections_of_loop()

@@ -67,7 +67,7 @@ class Presence:
         worker_id: str,
         operations: list[Operations],
         figures: Callable[[], dict[str, int]],
-        published: Callable[[], dict[str, Any]] = dict,
+        published: Callable[[], dict[str, object]] = dict,
         resting: RestingSchemas | None = None,
     ) -> None:
         self._id = worker_id
@@ -161,7 +161,7 @@ class Presence:
         )
 
 
-def published_by(worker: Any) -> dict[str, Any]:
+def published_by(worker: object) -> dict[str, object]:
     """Return what is published about a worker: its graphs, the process that it replaces, what ``on_heartbeat`` adds.
 
     ``deaf``: why no notifications arrive, by database. Receivers that fail or say too much are left out.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.utils import autoreload
 
@@ -38,7 +38,7 @@ class Reloader:
             self._stop()
         return self._process.returncode
 
-    def _changed(self, file_path: Path, **kwargs: Any) -> bool:
+    def _changed(self, file_path: Path, **kwargs: object) -> bool:
         if file_path.suffix == ".py":
             self._tell(f"{file_path} has changed")
             self._stop()

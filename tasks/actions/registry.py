@@ -351,7 +351,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     return register
 
 
-def _refuse_celery(function: Any, name: str) -> None:
+def _refuse_celery(function: object, name: str) -> None:
     """Have the methods of Celery's tasks say what takes their place, unless the function has such."""
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -408,7 +408,7 @@ def contained(function: Callable[..., Any], *args: object) -> Any:
         raise passable(error) from error
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _place(function: Callable[..., object]) -> str:
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 

@@ -1,7 +1,5 @@
 """Admin actions on tasks: cancel them, and requeue dead letters. Each is logged under the user's name."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -100,7 +98,7 @@ class ChangeForm(ReasonForm):
             self.fields[name].show_hidden_initial = True
         self.order_fields([*CHANGEABLE, "reason"])
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         """Change the task if the form has no errors so far."""
         values = super().clean() or {}
         if not self.errors:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -59,7 +59,7 @@ def _each(
     batches: QuerySet[Batch],
     done: str,
     act: Callable[..., object],
-    given: dict[str, Any],
+    given: dict[str, object],
 ) -> HttpResponse | None:
     count, more = 0, max(0, batches.order_by().count() - AT_ONCE)
     refused = f"{more:,} more are left: at most {AT_ONCE} are changed at once; choose them again." if more else ""
@@ -80,16 +80,16 @@ class BatchList(ManagedList):
     def get_results(self, request: HttpRequest) -> None:
         """Read the rows, then the numbers."""
         super().get_results(request)
-        batches: QuerySet[Any] = QuerySet(Batch, using=self.queryset.db)
+        batches: QuerySet[Model] = QuerySet(Batch, using=self.queryset.db)
         left = _left(batches, [row.pk for row in self.result_list])
         for row in self.result_list:
             row.shown_left = left.get(row.pk, "0")
 
 
-def _left(batches: QuerySet[Any], pks: list[int]) -> dict[int, str]:
+def _left(batches: QuerySet[Model], pks: list[int]) -> dict[int, str]:
     """Return by batch how many tasks have not ended."""
 
-    def unended(tasks: QuerySet[Any]) -> QuerySet[Any]:
+    def unended(tasks: QuerySet[Model]) -> QuerySet[Any]:
         return tasks.filter(state__in=["pending", "shared"])
 
     if are_apart(Task, batches.db):

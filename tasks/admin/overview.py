@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import router
-from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, Max, Q, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, Max, Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin import Cell, Section
@@ -58,7 +58,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
 
 def _first(using: str) -> list[Any]:
     """Return the queues to show, and one more if there are more."""
-    queues: QuerySet[Any] = QuerySet(Queue, using=using)
+    queues: QuerySet[Model] = QuerySet(Queue, using=using)
     waits = has_any(queues, lambda tasks: tasks.filter(state_ready=True))
     rows = queues.annotate(
         read_at=Now(),

@@ -36,7 +36,7 @@ def plain_field(name: str, text: str = "") -> forms.Field:
     """Return the field of an option of tasks that is a text or a number, with its documentation or this text."""
     text = text or _says(name)
     if name in TEXTS:
-        kept: dict[str, Any] = {"max_length": TEXTS[name], "empty_value": None, "required": name in REQUIRED}
+        kept = {"max_length": TEXTS[name], "empty_value": None, "required": name in REQUIRED}
         return forms.CharField(widget=forms.TextInput(attrs={"size": 60}), help_text=text, **kept)
     _, _, whole = NUMBERS[name]
     unit = "" if whole or text.startswith("Seconds") else "Seconds. "
@@ -79,7 +79,7 @@ class PublishForm(forms.Form):
         self.fields |= {name: plain_field(name) for name in PLAIN if name not in self.fields}
         self.order_fields([name for name in self.fields if not name.startswith("worker_")])
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         """Publish the task if the form has no errors so far: only the queue can tell whether it refuses the task."""
         super().clean()
         values = self.cleaned_data

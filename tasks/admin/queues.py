@@ -70,7 +70,7 @@ class PauseQueuesForm(PauseObjectsForm):
     reason = forms.CharField(max_length=200, required=False, widget=forms.TextInput(attrs={"size": 60}))
     field_order = ("publish", "claim", "reason", "seconds")
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         """Require publishing, claiming or both."""
         super().clean()
         values = self.cleaned_data

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.models import ADDITION, CHANGE
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html
@@ -75,7 +75,7 @@ class TaskList(ManagedList):
 class DeadLetterFilter(ErrorFilter):
     """Dead letters with one error."""
 
-    def failing(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+    def failing(self, rows: QuerySet[Model]) -> QuerySet[Any]:
         """Return the dead letters."""
         return Task.objects.using(rows.db).dead_letters()
 
@@ -211,7 +211,7 @@ class TaskAdmin(OperatedAdmin):
     # Publishing
 
     def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, object] | None = None
     ) -> HttpResponse:
         """Show the form for a task, and publish it."""
         if not self.has_add_permission(request):

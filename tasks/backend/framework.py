@@ -4,7 +4,6 @@ import logging
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
 from weakref import ref
 
 from django.conf import settings
@@ -79,8 +78,8 @@ def no_result(message: str) -> TaskResultDoesNotExist:
 
 
 # Signals with the receivers that each had when it was asked last, and whether others than loggers were among them.
-_asked: dict[Signal, tuple[list[Any], bool]] = {}
-NEVER: tuple[list[Any], bool] = ([], False)
+_asked: dict[Signal, tuple[list[object], bool]] = {}
+NEVER: tuple[list[object], bool] = ([], False)
 
 
 def _ask(signal: Signal) -> bool:

@@ -119,7 +119,7 @@ def _kept(model: type[Model], using: str, **which: object) -> tuple[QuerySet[Any
     )
 
 
-def _runs(using: str | None, **which: object) -> QuerySet[Any]:
+def _runs(using: str | None, **which: object) -> QuerySet[Model]:
     """Return the attempts of tasks that runs have, as ``events`` of each task."""
     kept = in_history(run_rows(using)).filter(**which).order_by().values("task")
     return kept.annotate(events=_All(JSONObject(**_named(RUN))))
@@ -141,7 +141,7 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
 
 
-def _of_run(values: dict[str, Any]) -> dict[str, Any]:
+def _of_run(values: dict[str, Any]) -> dict[str, object]:
     """Return the values of a run as those of an entry in the history."""
     to, token = values["to"] or "", values["token"].replace("-", "")
     version = version_at_claim(values["version"]) + bool(to)

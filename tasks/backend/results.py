@@ -46,7 +46,7 @@ def new_result(pk: int, created: datetime, data: dict[str, Any], task: Task, ali
     )
 
 
-def result_id(pk: int, data: dict[str, Any]) -> str:
+def result_id(pk: int, data: dict[str, object]) -> str:
     """Return the id of a result: the task's number, and digits that identify its enqueueing.
 
     A number alone may be reused: after a rollback SQLite gives the same number again, and a server that takes over

@@ -99,7 +99,7 @@ class StatorBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+    def __init__(self, alias: str, params: dict[str, object]) -> None:
         super().__init__(alias, params)
         # A problem is not raised here, because tasks are declared while Django still loads the apps. A system check
         # reports it.
@@ -115,11 +115,11 @@ class StatorBackend(BaseTaskBackend):
         if len(_declared) < MAX_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
-    def enqueue(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
+    def enqueue(self, task: Task, args: list[object], kwargs: dict[str, object]) -> TaskResult:
         """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
         return self._enqueue(task, [(args, kwargs)])[0]
 
-    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, Any]]]) -> list[TaskResult]:
+    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[object], dict[str, object]]]) -> list[TaskResult]:
         """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
 
         The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
@@ -176,7 +176,7 @@ class StatorBackend(BaseTaskBackend):
             "retention": options.retention,
         }
 
-    def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
+    def _data(self, task: Task, args: list[object], kwargs: dict[str, object], nonce: str) -> dict[str, Any]:
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
         data = {**call, "backend": self.alias, NONCE: nonce}
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
@@ -267,7 +267,7 @@ class DjangoAction(RegisteredAction):
             return self._acall_with_past(context)
         return super().acall(context)
 
-    async def _acall_with_past(self, context: Context) -> Any:
+    async def _acall_with_past(self, context: Context) -> object:
         return await (await sync_to_async(contained)(self.bound, context))()
 
     async def backoff_after(self, error: BaseException, task: TaskRow) -> Any:
@@ -351,7 +351,7 @@ def tell_finished(
     sender: type[Model],
     moves: Iterable[Move],
     using: str,
-    failures: Iterable[tuple[Any, Failure]] = (),
+    failures: Iterable[tuple[object, Failure]] = (),
     instances: Mapping[Any, Any] | None = None,
     **kwargs: object,
 ) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Least
 from django.db.models.lookups import IsNull
 
@@ -66,8 +66,8 @@ def prune(using: str) -> int:
     return deleted.total()
 
 
-def _forget_batches(ended: QuerySet[Any]) -> None:
-    tasks: QuerySet[Any] = QuerySet(Task, using=ended.db)
+def _forget_batches(ended: QuerySet[Model]) -> None:
+    tasks: QuerySet[Model] = QuerySet(Task, using=ended.db)
     if are_apart(Task, ended.db):
         empty = ended.exclude(pk__in=tasks.filter(batch__isnull=False).values("batch"))
     else:
@@ -114,7 +114,7 @@ def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
         pks = list(found[:BATCH])
         if not pks:
             return 0, False
-        every: QuerySet[Any] = QuerySet(Task, using=using)
+        every: QuerySet[Model] = QuerySet(Task, using=using)
         of_these = every.filter(whole__in=pks)
         parts = list(of_these.order_by("whole").values_list("pk", flat=True)[:BATCH])
         _delete_with_records(every, parts)
@@ -154,5 +154,5 @@ def _is_of_no_task(using: str, part: Any) -> bool:
         runs = runs.filter(claimed__gte=part.lower)
     runs = runs.filter(claimed__lt=part.upper)
     ends = runs.aggregate(first=Min("task"), last=Max("task"))
-    tasks: QuerySet[Any] = QuerySet(Task, using=using).filter(pk__gte=ends["first"] or 0, pk__lte=ends["last"] or 0)
+    tasks: QuerySet[Model] = QuerySet(Task, using=using).filter(pk__gte=ends["first"] or 0, pk__lte=ends["last"] or 0)
     return not tasks.filter(Exists(runs.filter(task=OuterRef("pk")))).exists()

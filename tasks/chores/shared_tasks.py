@@ -7,7 +7,7 @@ transitions and the workers' scheduling pass make up for it.
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from stator import signals
 from stator.models import move_rows
@@ -52,12 +52,12 @@ def settle(using: str, parts: list[Any]) -> None:
     move_rows(ended.filter(~Exists(each.exclude(state="completed"))), "completed", reason="all parts did")
 
 
-def end_parts(using: str, wholes: list[Any] | None = None) -> None:
+def end_parts(using: str, wholes: list[object] | None = None) -> None:
     """Cancel the open parts of shared tasks that were canceled; workers lose their claims on them.
 
     ``wholes``: only the parts of these tasks. Index ``tasks_task_open_part``.
     """
-    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    rows: QuerySet[Model] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
     left = rows.filter(**which, whole__state="canceled", state="pending")
     move_rows(left, "canceled", reason="the shared task was canceled")
@@ -84,7 +84,7 @@ def _on_moves(
                 tell_first_failures(using, sorted(in_batches))
 
 
-def _without(key: str, instances: Mapping[Any, Any] | None) -> set[Any]:
+def _without(key: str, instances: Mapping[object, object] | None) -> set[object]:
     """Return the tasks whose instances were read without a foreign key."""
     return {pk for pk, task in (instances or {}).items() if vars(task).get(key, UNREAD) is None}
 

@@ -97,7 +97,7 @@ class Client:
         path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **options}
         return list(self._call("POST", path, body, again=_may_repeat(tasks, options))["results"])
 
-    def open_batch(self, queue: str, *, key: str | None = None, **actions: Any) -> Any:
+    def open_batch(self, queue: str, *, key: str | None = None, **actions: object) -> Any:
         """Open a batch, which does not end before :meth:`close_batch`.
 
         ``actions``: the tasks ``on_done``, ``on_failed`` and ``on_first_failure``.
@@ -131,7 +131,9 @@ class Client:
         ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
         ``lease`` and ``metadata`` are passed to :meth:`claim`, the other options to :class:`ConsumerLoop`.
         """
-        wanted: dict[str, Any] = {name: options.pop(name) for name in ("limit", "lease", "metadata") if name in options}
+        wanted: dict[str, object] = {
+            name: options.pop(name) for name in ("limit", "lease", "metadata") if name in options
+        }
         loop = _Loop(**options)
         loop.claim = partial(self._claim, queue, worker, wait, wanted)
         return loop
@@ -327,7 +329,7 @@ class Client:
     def _is_last(self, tried: int, until: float) -> bool:
         return tried >= self.retries and time.monotonic() >= until
 
-    def _once(self, method: str, path: str, body: object, timeout: float) -> Any:
+    def _once(self, method: str, path: str, body: object, timeout: float) -> object:
         request = urllib.request.Request(self.base_url + path, method=method)
         request.add_header("Authorization", f"Bearer {self._token}")
         request.add_header("Accept", "application/json")
@@ -361,8 +363,8 @@ class HttpClaim(LoopClaim):
         self.lease = answer["lease"]
         self._follow(self.task)
         # How far the work is, and what of that was sent.
-        self._reached: dict[str, Any] | None = None
-        self._sent: dict[str, Any] | None = None
+        self._reached: dict[str, object] | None = None
+        self._sent: dict[str, object] | None = None
         # The results of the recorded steps, once they were asked for, and the names that were used in this claim.
         self._steps: dict[str, Any] | None = None
         self._used: set[str] = set()
@@ -387,7 +389,7 @@ class HttpClaim(LoopClaim):
         """Say how far the work is; the next heartbeat sends it, so call this as often as you like."""
         self._reached = {"done": done, "total": total, "text": str(text)[:MAX_TEXT]}
 
-    def step(self, name: str, function: Callable[[], Any]) -> Any:
+    def step(self, name: str, function: Callable[[], object]) -> Any:
         """Call ``function`` and record what it returns; return the record, without a call, if a claim has done so.
 
         The record is JSON, and is written only while the claim is held. Each name can be used once in a claim; if the
@@ -534,7 +536,7 @@ def _canceling(running: bool, reason: str) -> str:
     return f"?{query}" if query else ""
 
 
-def _may_repeat(tasks: Iterable[Mapping[str, object]], options: Mapping[str, Any]) -> bool:
+def _may_repeat(tasks: Iterable[Mapping[str, object]], options: Mapping[str, object]) -> bool:
     # A new batch would be made twice, too.
     named = [*tasks, batch] if isinstance(batch := options.get("batch"), dict) else tasks
     clears = options.get("clear_failed") or options.get("clear_succeeded")

@@ -1,7 +1,6 @@
 """Subcommands of ``manage.py tasks queue``: create queues and change their rules."""
 
 from argparse import BooleanOptionalAction
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -68,7 +67,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _given(options: Options) -> dict[str, Any]:
+def _given(options: Options) -> dict[str, object]:
     return {name: options[name] for name in RULES if options[name] is not None}
 
 
@@ -79,7 +78,7 @@ def _refused(error: ValidationError) -> Exception:
     return BadInput(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
 
 
-def _as_dict(queue: Queue) -> dict[str, Any]:
+def _as_dict(queue: Queue) -> dict[str, object]:
     names = ("exclusive_key", "spread", *RULES)
     return {"queue": queue.name, **{name: getattr(queue, name) for name in names}}
 

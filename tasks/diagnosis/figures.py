@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
@@ -63,12 +63,12 @@ def add_figures(queues: list[Any], using: str) -> None:
         queue.figures = figures.get(queue.pk)
 
 
-def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
+def figures_of(queues: Iterable[Any], using: str) -> dict[object, Figures]:
     """Return the figures of queues by primary key, in four statements.
 
     They use the index ``tasks_task_ready_in_queue``, and the framework's indexes of leased and resting rows.
     """
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    tasks: QuerySet[Model] = QuerySet(Task, using=using)
     resting = tasks.filter(state_ready=False, state_claim=None)
     later = by_column(resting.filter(state="pending"))
     running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
@@ -94,7 +94,7 @@ def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
     return _line_of(tasks).values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
-def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
+def _line_of(tasks: QuerySet[Model]) -> QuerySet[Any]:
     # Ready tasks are pending and unclaimed. Conditions that say so would keep an index alone from counting them.
     return tasks.filter(state_ready=True).order_by("priority")
 
@@ -120,7 +120,7 @@ def _line(count: int, since: datetime | None, ended: int, first: datetime | None
     return QueueFigures(count, waited, end)
 
 
-def by_column(rows: QuerySet[Any], name: str = "queue") -> tuple[Counter[Any], bool]:
+def by_column(rows: QuerySet[Model], name: str = "queue") -> tuple[Counter[object], bool]:
     """Return the counts by queue, or by another column, and whether counting stopped at the limit."""
     found = list(rows.order_by().values_list(name, flat=True)[: MAX_COUNTED + 1])
     return Counter(found[:MAX_COUNTED]), len(found) > MAX_COUNTED

@@ -71,7 +71,7 @@ def _of_queues(using: str, group: Any) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _without_action(schedules: Sequence[Any], group: Any) -> Problem:
+def _without_action(schedules: Sequence[Any], group: object) -> Problem:
     edit = AdminAction("Edit", LABEL, pks=(schedules[0].pk,))
     listed = AdminAction("List", LABEL, query=(("id__in", ",".join(str(one.pk) for one in schedules[: 5 * SHOWN])),))
     names = " ".join(quote(name) for name in {one.name: None for one in schedules[:SHOWN]})
@@ -105,7 +105,7 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
     Ticks of a paused queue are reported with the problems of queues, and failing ticks by error.
     """
     late = late_schedules(survey.using).exclude(publishes_nothing()).filter(state_failures=0).annotate(read_at=Now())
-    found: list[Any] = list(late.order_by("planned", "pk")[: SHOWN + 1])
+    found = list(late.order_by("planned", "pk")[: SHOWN + 1])
     if not found:
         return
     more, shown = len(found) > SHOWN, found[:SHOWN]

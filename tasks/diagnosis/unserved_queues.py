@@ -5,7 +5,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from django.db.models import BigIntegerField, Case, IntegerField, Q, QuerySet, Subquery, Value, When
+from django.db.models import BigIntegerField, Case, IntegerField, Model, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.db.bounded_counts import in_order
@@ -79,18 +79,18 @@ def _trouble(found: dict[str, Q]) -> Q:
     return reduce(or_, (found[code] for code in UNSERVED if code in found), NOTHING)
 
 
-def _with_ready(tasks: QuerySet[Any]) -> list[Any]:
+def _with_ready(tasks: QuerySet[Model]) -> list[object]:
     queues = queue_rows(tasks.db).filter(~claims_are_paused()).order_by("name")
     return list(queues.filter(has_any(queues, _line))[:MAX_QUEUES])
 
 
-def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
+def _line(tasks: QuerySet[Model]) -> QuerySet[Any]:
     """Return the ready tasks in the order of claims and of the index ``tasks_task_ready_in_queue``."""
     return waiting(tasks).filter(state_claim=None).order_by("priority", names_nobody(), "pk")
 
 
 def _counts(
-    services: list[Service], tasks: QuerySet[Any], found: dict[str, Q], tried: Q = NOTHING
+    services: list[Service], tasks: QuerySet[Model], found: dict[str, Q], tried: Q = NOTHING
 ) -> dict[Any, _Counts]:
     """Return, by queue, the counts among its first tasks by these conditions."""
     kind = Case(
@@ -99,7 +99,7 @@ def _counts(
         default=Value(0), output_field=BigIntegerField(),
     )  # fmt: skip
 
-    def total(mine: QuerySet[Any]) -> list[Combinable]:
+    def total(mine: QuerySet[Model]) -> list[Combinable]:
         return [_Sum(_line(mine).values(kind=kind)[:FIRST])]
 
     queues = [service.queue.pk for service in services]
@@ -131,7 +131,7 @@ def _reasons(
     return {key: each[0] for key, each in zip(there, reasons, strict=True) if each}
 
 
-def _firsts(tasks: QuerySet[Any], queues: list[Any], condition: Q) -> Iterable[Sequence[Any]]:
+def _firsts(tasks: QuerySet[Any], queues: list[Any], condition: Q) -> Iterable[Sequence[object]]:
     """Return the key of each queue with that of its first task in a condition."""
 
     def first(mine: QuerySet[Any]) -> list[Combinable]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from django.db.models import F
 
@@ -31,6 +30,6 @@ def versions(survey: Survey) -> Iterator[Problem]:
     return differing("tasks.Task", found, "sets of actions are in use")
 
 
-def _names(actions: Mapping[str, Any]) -> Names:
+def _names(actions: Mapping[str, object]) -> Names:
     pairs = [(name, queue) for queue, names in actions.items() if isinstance(names, list) for name in names]
     return tuple(sorted(f"{name} (queue {queue})" if queue else str(name) for name, queue in pairs))

@@ -91,7 +91,7 @@ class Batch(BatchRow):
     objects: ClassVar[Any] = QuerySet.as_manager()
 
     @classmethod
-    def open(cls, queue: QueueRow, **options: Any) -> "Batch":
+    def open(cls, queue: QueueRow, **options: object) -> "Batch":
         """Return a new batch that takes tasks of several calls and does not end before :meth:`close`.
 
         If a batch with this ``key`` exists, return that one.
@@ -240,7 +240,7 @@ class Batch(BatchRow):
         return task_model()._default_manager.using(self._state.db).filter(batch=self.pk)
 
 
-def tell_first_failures(using: str, tasks: list[Any] | None = None) -> None:
+def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:
     """Publish ``on_first_failure`` of batches in which a task has failed; ``tasks``: only of their batches.
 
     If that is not possible now, as in a paused queue, a later call does it. Indexes ``tasks_batch_first_failure`` and

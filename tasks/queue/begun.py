@@ -8,7 +8,7 @@ begun, and the task has attempts left.
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.exceptions import NotBegun
 from stator.graph.failures import lease_lost
@@ -53,7 +53,7 @@ def mark(task: TaskRow, token: UUID) -> None:
         raise NotBegun(0.0, "")
 
 
-def never_begun(rows: QuerySet[Any]) -> set[int]:
+def never_begun(rows: QuerySet[Model]) -> set[int]:
     """Return which of these claimed tasks a worker process would have marked, and has not."""
     settings, unmarked = load_settings(), {}
     for pk, token, begun, attempt, crashes, own, of_queue, action, queue in rows.values_list(*COLUMNS):

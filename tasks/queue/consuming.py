@@ -39,7 +39,7 @@ def claim(
     return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
 
 
-async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: Any) -> list[TaskClaim]:
+async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: object) -> list[TaskClaim]:
     """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
@@ -60,7 +60,7 @@ class LoopOfQueue(Loop):
         worker: str,
         limit: int = 1,
         lease: float | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, object] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -128,7 +128,7 @@ class AsyncQueueLoop(LoopOfQueue):
         """Yield claims until the loop is stopped."""
         return self._claims()
 
-    async def _take(self) -> list[Any]:
+    async def _take(self) -> list[object]:
         # If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back.
         work = asyncio.ensure_future(self._waited())
         try:
@@ -138,7 +138,7 @@ class AsyncQueueLoop(LoopOfQueue):
             self._held = await work
             raise
 
-    async def _waited(self) -> list[Any]:
+    async def _waited(self) -> list[object]:
         self._woken = AsyncWake()
         await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
         take = partial(sync_to_async(claim), self._queue, 0.0, **self._wanted)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Case, Q, QuerySet, When
+from django.db.models import Case, Model, Q, QuerySet, When
 
 from stator.graph.durations import span
 from stator.models import Now, Reason
@@ -101,7 +101,7 @@ def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
         )
 
 
-def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
+def _against_rules(row: TaskRow, rows: QuerySet[Model]) -> Iterator[Any]:
     """Yield a reason for each rule that the task does not meet, whichever worker asks."""
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
     rules = [rule for rule in RULES if rule.told]
@@ -136,7 +136,7 @@ def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[A
     return [*before, *own, *after]
 
 
-def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Reason) -> Reason:
+def _in_line(row: TaskRow, rows: QuerySet[Model], reason: Reason) -> Reason:
     """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)

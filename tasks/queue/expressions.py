@@ -37,7 +37,7 @@ UNITED = 100
 MAX_ASKED = 1000
 
 
-def is_any(rows: QuerySet[Any]) -> IsNull:
+def is_any(rows: QuerySet[Model]) -> IsNull:
     """Return whether any of these rows exists, evaluated for each row of the outer query.
 
     Use it instead of ``Exists``, which PostgreSQL may turn into a join. With stale statistics, for example after
@@ -71,14 +71,14 @@ def for_each(
     if capabilities_of(connections[queues.db]).has_outer_references:
         mine = tasks.filter(**{relation: OuterRef("pk")})
         return read(queues.filter(is_one_of(queues, pks)).values_list("pk", *figures(mine)))
-    each: list[QuerySet[Model, Any]] = [
+    each: list[QuerySet[Model]] = [
         queues.filter(pk=pk).order_by().values_list("pk", *figures(tasks.filter(**{relation: pk}))) for pk in pks
     ]
     united = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]
     return [row for first, *others in united for row in read(first.union(*others, all=True))]
 
 
-def has_any(queues: QuerySet[Any], select: Callable[[QuerySet[Any]], QuerySet[Any]]) -> Q:
+def has_any(queues: QuerySet[Model], select: Callable[[QuerySet[Model]], QuerySet[Model]]) -> Q:
     """Return the condition for queues with any of the tasks that ``select`` returns, given the tasks of a queue.
 
     If the tasks are on several nodes, only the first ``MAX_ASKED`` queues by name can meet it.
@@ -91,7 +91,7 @@ def has_any(queues: QuerySet[Any], select: Callable[[QuerySet[Any]], QuerySet[An
     return Q(pk__in=[pk for pk, count in counts if count])
 
 
-def _by_parts(queues: QuerySet[Any], pks: Collection[int], figures: Figures) -> Iterator[Sequence]:
+def _by_parts(queues: QuerySet[Model], pks: Collection[int], figures: Figures) -> Iterator[Sequence]:
     """Yield the key of each queue with its figures: a query on several nodes cannot refer to the queue, so ask each.
 
     One statement for the first part, and one for each other part if a queue is spread.
@@ -109,7 +109,7 @@ def _by_parts(queues: QuerySet[Any], pks: Collection[int], figures: Figures) -> 
         yield pk, *(_total(*each) if each[1] else None for each in zip(columns, known, strict=True))
 
 
-def _total(figure: Combinable, of_parts: list[Any]) -> Any:
+def _total(figure: Combinable, of_parts: list[Any]) -> object:
     """Return one figure of all parts."""
     return getattr(figure, "total", max)(of_parts)
 
@@ -160,7 +160,9 @@ class Names(Func):
         template = "EXISTS (SELECT 1 FROM JSON_EACH(%(expressions)s)"
         return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=") WHERE value = (", **context)
 
-    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> tuple[str, tuple[object, ...]]:
         """Return the SQL for MySQL and MariaDB."""
         template, named = "JSON_CONTAINS(%(expressions)s)", self.source_expressions[1]
         if not isinstance(named, Value):

@@ -1,7 +1,7 @@
 """What follows when claims of tasks are ended by others, and when an undo moves tasks back."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from typing import Self
 
 from django.db.models import Model, QuerySet
 
@@ -20,7 +20,7 @@ class OfTasks(Follower):
     def taken(self, rows: QuerySet[Model], why: str) -> Collection[object]:
         return begun.taken(rows, why)
 
-    def staying(self, rows: QuerySet[Model]) -> Mapping[Any, str]:
+    def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
         return operator_actions.stays(rows)
 
     def undone(self, rows: QuerySet[Model]) -> None:

@@ -63,7 +63,7 @@ class QueueTemplate:
     @property
     def same(self) -> QuerySet[Any]:
         """The row of the queue if its configuration has not changed since it was last read, else no row."""
-        rows: QuerySet[Any] = QuerySet(type(self.queue), using=self.using)
+        rows: QuerySet[Model] = QuerySet(type(self.queue), using=self.using)
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
 

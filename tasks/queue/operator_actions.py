@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet
 
 from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
@@ -41,7 +41,7 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
 
 
 def cancel_many(
-    rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool, action: Action | None = None
+    rows: Any, pks: Sequence[object], *, actor: str, reason: str, running: bool, action: Action | None = None
 ) -> int:
     """Cancel the tasks with these keys, except those whose status does not allow it; return how many."""
     canceled = 0
@@ -64,7 +64,7 @@ def cancel_many(
     return canceled
 
 
-def lock_with_parts(rows: QuerySet[Any]) -> None:
+def lock_with_parts(rows: QuerySet[Model]) -> None:
     """Lock tasks and then their parts, each in the order of their keys, until the transaction ends.
 
     All code that writes both locks them in this order. A worker locks the parts that it claims or ends, and no shared
@@ -99,7 +99,7 @@ def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None
 
 def requeue_many(
     rows: Any,
-    pks: Sequence[Any],
+    pks: Sequence[object],
     *,
     actor: str,
     reason: str,
@@ -126,7 +126,7 @@ def requeue_many(
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
-            note: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
+            note: dict[str, object] = {"actor": actor, "reason": reason or "requeued", "action": action}
             note["start_over"] = start_over
             _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, note)
             if per_minute is not None:
@@ -174,21 +174,21 @@ def stays(rows: QuerySet[Any]) -> dict[Any, str]:
     return found
 
 
-def _ended_batches(pks: set[Any], using: str | None) -> dict[Any, str]:
+def _ended_batches(pks: set[object], using: str | None) -> dict[object, str]:
     """Return the states of the batches that take no task back, and lock all of these batches."""
     if not pks:
         return {}
-    batches: QuerySet[Any] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
+    batches: QuerySet[Model] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
     states = dict(locked(batches.filter(pk__in=pks).order_by("pk")).values_list("pk", "state"))
     return {pk: state for pk, state in states.items() if state in ("ending", "done", "canceled")}
 
 
-def undone(rows: QuerySet[Any]) -> None:
+def undone(rows: QuerySet[Model]) -> None:
     """Send no second notice of dead letters that are dead again because their requeue was undone."""
     rows.filter(state="errored").update(notice_due=None)
 
 
-def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:
+def _postpone(rows: QuerySet[Model], dues: dict[object, datetime]) -> None:
     """Postpone waiting tasks, and the parts of shared ones, to these times."""
     # Two statements: SQLite 3.53 cannot plan one OR of both conditions ("internal query planner error").
     for condition in (Q(pk__in=dues), Q(whole__in=dues)):
@@ -234,7 +234,7 @@ def _forget_failures(task: TaskRow) -> None:
     counted.exclude(outcome="succeeded").update(version=forgotten())
 
 
-def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
+def _being_deleted(rows: QuerySet[Model], shared: dict[int, int]) -> set[int]:
     """Return the keys of shared tasks that have lost parts to their retention. ``shared``: their workers, by key."""
     if not shared:
         return set()
@@ -250,9 +250,9 @@ def _cancelable(running: bool) -> tuple[str, ...]:
     return ("invisible", "pending", "running") if running else ("invisible", "pending")
 
 
-def _batches(rows: QuerySet[Any], pks: Sequence[Any]) -> Iterator[list[Any]]:
+def _batches(rows: QuerySet[Model], pks: Sequence[object]) -> Iterator[list[object]]:
     """Yield the keys in batches of up to ``BATCH`` rows, parts included."""
-    batch: list[Any] = []
+    batch: list[object] = []
     size = 0
     for start in range(0, len(pks), BATCH):
         some = pks[start : start + BATCH]

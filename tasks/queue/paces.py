@@ -1,9 +1,8 @@
 """How fast the tasks of a queue end: the latest that ended, a bounded number of them."""
 
 from datetime import datetime
-from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.graph.durations import seconds_of
 from stator.models import LATELY
@@ -14,7 +13,7 @@ from tasks.rows.tasks import TERMINAL
 MAX_ENDED, SHORTEST = 1000, 10.0
 
 
-def ended_lately(tasks: QuerySet[Any]) -> QuerySet[Any]:
+def ended_lately(tasks: QuerySet[Model]) -> QuerySet[Model]:
     """Return the tasks of a queue that ended in the last minutes, the latest first. Index ``tasks_task_ended``."""
     ended = tasks.filter(state__in=TERMINAL, whole=None, retention=None)
     return ended.filter(state_changed__gte=Later(-LATELY)).order_by("-state_changed")

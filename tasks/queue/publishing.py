@@ -146,7 +146,7 @@ def _in_one_statement(
     return inserts.publish(queue, rows, over_http=over_http)
 
 
-def check(queue: QueueRow, given: dict[str, Any], *, over_http: bool) -> None:
+def check(queue: QueueRow, given: dict[str, object], *, over_http: bool) -> None:
     """Raise ``PublishRefused`` if a task could not be published now; publish nothing."""
     message = message_of(given, load_settings(), longest_lease(task_model(), using=queue._state.db))
     _refuse(queue, [message], known_only=False, over_http=over_http)
@@ -372,7 +372,7 @@ def _reschedule(delays: dict[Any, float], using: str) -> None:
             task.__dict__.pop("_prefetched_objects_cache", None)
 
 
-def change(task: TaskRow, given: dict[str, Any]) -> None:
+def change(task: TaskRow, given: dict[str, object]) -> None:
     """Write these options into a task that has not ended, and into its parts; see ``Task.change``."""
     using = task._state.db
     if unknown := sorted(given.keys() - CHANGEABLE.keys()):

@@ -38,7 +38,7 @@ class Queue(QueueRow):
     the most urgent tasks of one part after the other.
     """
 
-    _made_as: tuple[Any, ...]
+    _made_as: tuple[object, ...]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the queue; raise ``ValidationError`` for changes that existing tasks rule out."""
@@ -62,7 +62,7 @@ class Queue(QueueRow):
         self._made_as = tuple(self.__dict__.get(name) for name in MADE_AS)
 
     @property
-    def _was(self) -> tuple[Any, ...]:
+    def _was(self) -> tuple[object, ...]:
         """The values of ``MADE_AS`` when it was last read or saved; None if it is new or the value was not read."""
         return self.__dict__.get("_made_as", (None,) * len(MADE_AS))
 
@@ -112,7 +112,7 @@ class Queue(QueueRow):
 
     def publish_many(
         self,
-        tasks: Iterable[dict[str, Any]],
+        tasks: Iterable[dict[str, object]],
         *,
         update: bool = False,
         clear_failed: bool = False,

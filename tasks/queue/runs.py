@@ -12,7 +12,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import Case, OuterRef, QuerySet, Subquery, Value, When
+from django.db.models import Case, Model, OuterRef, QuerySet, Subquery, Value, When
 
 from stator.claims import Claim
 from stator.graph.failures import Failure, bounded
@@ -52,7 +52,7 @@ def held(claim: Claim, lease: float | None, using: str) -> None:
     mine.filter(task__in=[claim.pk], token=claim.token).update(**given, lease_until=until)
 
 
-def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: Mapping[Any, float | None]) -> None:
+def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: Mapping[object, float | None]) -> None:
     """Record the attempts of one worker process, in the transaction that writes their outcomes.
 
     ``seconds_in_state``: the seconds that each task had been in the state that it left.
@@ -77,7 +77,7 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: M
         run_rows(using).bulk_create(others)
 
 
-def told_of(claims: Iterable[Claim], seconds_in_state: Mapping[Any, float | None]) -> dict[str, ByTask]:
+def told_of(claims: Iterable[Claim], seconds_in_state: Mapping[object, float | None]) -> dict[str, ByTask]:
     """Return what the history has of these attempts beside what all of them have, by column; without what none has."""
     told: dict[str, ByTask] = {
         "attempt": {claim.pk: claim.attempt for claim in claims},
@@ -98,7 +98,7 @@ def of_tasks(column: str, values: ByTask) -> Case:
     return Case(*whens, output_field=field_of(Run, column))
 
 
-def keep(rows: QuerySet[Any], failure: Failure | None = None, **ended: Any) -> None:
+def keep(rows: QuerySet[Model], failure: Failure | None = None, **ended: object) -> None:
     """Record claims before other code ends them: those of worker processes, which have no run yet.
 
     ``ended``: how they end, if that is known. ``failure``: the error that the history is to have of them, also of the
@@ -109,7 +109,7 @@ def keep(rows: QuerySet[Any], failure: Failure | None = None, **ended: Any) -> N
     lost = list(rows.values_list("pk", "shard", *columns))
     named = holders({pk: token for pk, _, _, token, *_ in lost}, using)
     names = names_of({worker_of(token) for pk, _, _, token, *_ in lost if pk not in named}, using)
-    told: dict[str, Any] = {"to": "", **columns_of(failure)} if failure else {}
+    told = {"to": "", **columns_of(failure)} if failure else {}
     attempts = {pk: attempt for pk, *_, attempt in lost}
     if failure and named:
         mine = {pk: token for pk, _, _, token, *_ in lost if pk in named}
@@ -188,9 +188,9 @@ def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[
     failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
-    told: dict[str, Any] = {}
+    told = {}
     if failure:
-        entered: dict[str, Any] = {"to": ""}
+        entered: dict[str, object] = {"to": ""}
         if isinstance(outcome, Moved):
             entered = {"to": outcome.to.name, "stay": seconds_in_state.get(pk)}
         told = {"attempt": claim.attempt, "duration": claim.duration, **entered, **columns_of(failure)}

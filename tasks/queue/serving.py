@@ -39,7 +39,7 @@ def _publish(sender: object, **kwargs: object) -> dict[str, Any]:
     """Return the actions of this process by queue, and the queues that it is limited to."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
-    published: dict[str, Any] = {}
+    published: dict[str, object] = {}
     if len(sizes) <= MAX_ACTIONS and sum(sizes) <= MAX_CHARACTERS:
         published["actions"] = actions
     if metadata := getattr(sender, "metadata", None):
@@ -148,7 +148,7 @@ def service_of(queue: QueueRow) -> Service:
 
 def services_of(queues: list[Any], using: str) -> list[Service]:
     """Return the workers that serve each of these queues in a database; two statements."""
-    asked: dict[Any, dict[str, float]] = defaultdict(dict)
+    asked: dict[object, dict[str, float]] = defaultdict(dict)
     rows = Claimant.objects.using(using).annotate(read_at=Now()).order_by("-seen", "pk")
     seen = rows.filter(is_one_of(rows, [queue.pk for queue in queues], "queue"))
     for queue, worker, moment, now in seen.values_list("queue", "worker", "seen", "read_at")[:MAX_CLAIMANTS]:

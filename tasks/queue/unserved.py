@@ -11,7 +11,7 @@ from itertools import chain
 from operator import or_
 from typing import Any
 
-from django.db.models import Case, Q, QuerySet, Value, When
+from django.db.models import Case, Model, Q, QuerySet, Value, When
 
 from stator.graph.durations import span
 from stator.models import Reason, are_apart
@@ -44,12 +44,12 @@ def reasons(using: str) -> dict[str, Q]:
     return {"claim_paused": paused, **conditions(services_of(queues, using), using)}
 
 
-def conditions(services: list[Service], using: str, judged: Collection[Any] | None = None) -> dict[str, Q]:
+def conditions(services: list[Service], using: str, judged: Collection[object] | None = None) -> dict[str, Q]:
     """Return :func:`reasons` for the tasks of some queues. Queues with the same workers share their conditions.
 
     ``judged``: the only queues with a condition for tasks that every live worker has had. It has parts for each worker.
     """
-    alike: dict[Any, list[Service]] = defaultdict(list)
+    alike = defaultdict(list)
     for service in services:
         is_judged = (judged is None or service.queue.pk in judged) and 0 < service.live <= MAX_JUDGED
         alike[_served_by(service), is_judged].append(service)
@@ -62,7 +62,7 @@ def conditions(services: list[Service], using: str, judged: Collection[Any] | No
     return {code: reduce(or_, each) for code, each in found.items() if each}
 
 
-def _served_by(service: Service) -> Any:
+def _served_by(service: Service) -> object:
     queue = service.queue
     return (
         tuple((offer, *names) for offer, names in service.offers.items()), tuple(service.named), bool(service.asked),
@@ -70,7 +70,7 @@ def _served_by(service: Service) -> Any:
     )  # fmt: skip
 
 
-def _conditions(service: Service, rows: QuerySet[Any], *, is_judged: bool) -> dict[str, Q]:
+def _conditions(service: Service, rows: QuerySet[Model], *, is_judged: bool) -> dict[str, Q]:
     by_process = _taken(service, rows)
     found = {}
     if is_judged:
@@ -84,7 +84,7 @@ def _conditions(service: Service, rows: QuerySet[Any], *, is_judged: bool) -> di
     return found | {"no_named_worker": ~by_process & _of_programs(service), code: ~by_process}
 
 
-def _taken(service: Service, rows: QuerySet[Any]) -> Q:
+def _taken(service: Service, rows: QuerySet[Model]) -> Q:
     """Return the condition that a live worker process can run a task."""
     return reduce(or_, (taken(offer, rows) for offer in service.offers), Q(pk__in=[]))
 
@@ -93,7 +93,7 @@ def _served(service: Service, rows: QuerySet[Any]) -> Q:
     return Q(state="pending") if service.named else _taken(service, rows)
 
 
-def _open_to_each(service: Service, rows: QuerySet[Any]) -> Iterator[Q]:
+def _open_to_each(service: Service, rows: QuerySet[Model]) -> Iterator[Q]:
     """Yield for each live worker the condition that it may have a task of the queue."""
     asking = Asking(worker="", rows=rows, settings=load_settings())
     named = replace(asking, queue=service.queue, of_queue=of_known(service.queue))
@@ -162,7 +162,7 @@ def _judged(code: str, task: TaskRow, service: Service) -> str:
 GONE = "Start one of them; or publish the task again with its key, update=True and other worker_ids."
 
 
-def _no_eligible(task: TaskRow, service: Service) -> Any:
+def _no_eligible(task: TaskRow, service: Service) -> object:
     rows = task_rows(task._state.db)
     row = rows.filter(pk=task.pk)
     serving = [names for offer, names in service.offers.items() if row.filter(taken(offer, rows)).exists()]
@@ -187,7 +187,7 @@ def _gone(task: TaskRow, service: Service) -> str:
     return f"None of the workers in its worker_ids is live: {some(names, len(task.worker_ids))}."
 
 
-def _named_only(task: TaskRow, service: Service) -> Any:
+def _named_only(task: TaskRow, service: Service) -> object:
     count, (last, seconds) = len(service.named), next(iter(service.asked.items()))
     live = "1 is live, and" if count == 1 else f"{count} are live, and"
     sentence = f"{_only_named(task, service)}: {live} {last} asked last, {span(seconds)} ago."
@@ -195,7 +195,7 @@ def _named_only(task: TaskRow, service: Service) -> Any:
     return Reason("named_only", sentence, numbers, "Wait for one of them. If it takes long, check what they claim.")
 
 
-def _no_named(task: TaskRow, service: Service) -> Any:
+def _no_named(task: TaskRow, service: Service) -> object:
     if task.worker_ids:
         return Reason("no_named_worker", _gone(task, service), {"workers": task.worker_ids}, GONE)
     last, seconds = next(iter(service.asked.items()), (None, None))
@@ -212,7 +212,7 @@ def _only_named(task: TaskRow, service: Service) -> str:
     return f"Only named workers serve queue {service.queue.name}"
 
 
-def _action_unserved(task: TaskRow, service: Service) -> Any:
+def _action_unserved(task: TaskRow, service: Service) -> object:
     name, count = service.queue.name, len(service.taking)
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
     sentence = f"No live worker has action {task.action!r} for queue {name}: {serve} the queue without it"
@@ -226,7 +226,7 @@ def _action_unserved(task: TaskRow, service: Service) -> Any:
     return Reason("action_unserved", f"{sentence}, {_nor_named(service)}.", numbers, remedy)
 
 
-def _queue_unserved(task: TaskRow, service: Service) -> Any:
+def _queue_unserved(task: TaskRow, service: Service) -> object:
     name, count = service.queue.name, len(service.processes)
     others = sorted({queue for process in service.processes for queue in process.queues or ()})
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"

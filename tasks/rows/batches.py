@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.models import MomentField, Now, Portion, StateField, StatorModel
 from tasks.messages import NAME_LENGTH
@@ -75,7 +75,7 @@ class BatchRow(StatorModel):
 
     def count_now(self) -> dict[str, int]:
         """Return the counts of the tasks that exist now."""
-        mine: QuerySet[Any] = task_rows(self._state.db).filter(batch=self.pk).order_by()
+        mine: QuerySet[Model] = task_rows(self._state.db).filter(batch=self.pk).order_by()
         held = Q(state_claim__isnull=False)
         conditions = {
             "pending": ~held & Q(state__in=["pending", "shared"]),

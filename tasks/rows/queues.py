@@ -22,12 +22,12 @@ def label_of(queue: str) -> str:
     return f"tasks.task:{queue}"
 
 
-def pause_lasts(of_queue: Callable[[str], Any] = F) -> Q:
+def pause_lasts(of_queue: Callable[[str], object] = F) -> Q:
     """Return the condition that a pause has no end or its end has not come; ``of_queue`` returns a queue's column."""
     return Q(IsNull(of_queue("pause_until"), True)) | Q(GreaterThan(of_queue("pause_until"), Now()))
 
 
-def claims_are_paused(of_queue: Callable[[str], Any] = F) -> Q:
+def claims_are_paused(of_queue: Callable[[str], object] = F) -> Q:
     """Return the condition that the claims from a queue are paused now."""
     return Q(Exact(of_queue("claim_paused"), Value(True))) & pause_lasts(of_queue)
 

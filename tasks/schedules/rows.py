@@ -167,7 +167,7 @@ class ScheduleRow(StatorModel):
             return self.key_of(index)
         return self.task_key.replace("{tick}", str(index)).replace("{entity}", self.entity)
 
-    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
+    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, object]:
         """Return the metadata of a tick's task. ``pk``: the key of the schedule."""
         of_tick = {"schedule": pk, "tick": index, "planned": planned}
         return {**self.metadata, **of_tick, **({"entity": self.entity} if self.entity else {})}

@@ -221,7 +221,7 @@ class Schedule(ScheduleRow):
 
     @classmethod
     def from_db(
-        cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: object
+        cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: object
     ) -> "Schedule":
         schedule = super().from_db(db, field_names, values, **kwargs)
         settle(schedule)
@@ -259,7 +259,7 @@ def haste_of(timetable: Timetable) -> str:
     return f"its ticks are {apart:g} s apart; they must be more than a lease of {LEASE:g} s (TICK_LEASE) apart"
 
 
-def _refuse_hasty(using: str, pks: list[Any]) -> None:
+def _refuse_hasty(using: str, pks: list[object]) -> None:
     """Raise ``ValidationError`` if ticks of one of these stored schedules come too fast."""
     rows: QuerySet[Schedule] = QuerySet(Schedule, using=using).filter(pk__in=pks).order_by()
     for period, cron, zone in rows.values_list(*TIMETABLE).distinct():

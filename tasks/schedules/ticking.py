@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.utils.timezone import is_naive, make_aware
 
 from stator.claims import bounded
@@ -134,7 +134,7 @@ def count_failure(schedule: ScheduleRow) -> None:
     )
 
 
-def _row_of(schedule: ScheduleRow) -> QuerySet[Any]:
+def _row_of(schedule: ScheduleRow) -> QuerySet[Model]:
     return QuerySet(type(schedule), using=schedule._state.db).filter(pk=schedule.pk)
 
 
@@ -253,7 +253,7 @@ def _queue_of(fired: tuple[ScheduleRow, int]) -> int:
     return int(fired[0].queue.pk)
 
 
-def _message(row: ScheduleRow, index: int) -> dict[str, Any]:
+def _message(row: ScheduleRow, index: int) -> dict[str, object]:
     metadata = row.metadata_of(row.pk, index, row.fired_for.isoformat())
     own = {name: getattr(row, name) for name in ("priority", "timeout", "max_attempts")}
     return {"action": row.action, "data": row.data, "key": row.task_key_of(index), "metadata": metadata, **own}

@@ -1,14 +1,12 @@
 """The option ``adopts``: which rows of a table that gets a state are in which."""
 
-from typing import Any
-
 from django.db.models import Model, Q
 
 from stator.graph.graphs import state_problem
 from stator.rows.meta import ModelOption, add_model_option, graph_of
 
 
-def _wrong(model: type[Model], value: Any) -> str:
+def _wrong(model: type[Model], value: object) -> str:
     if not isinstance(value, dict) or not all(isinstance(condition, Q) for condition in value.values()):
         return "must map names of states to conditions, such as Q(sent_at__isnull=False)"
     return next(filter(None, (state_problem(graph_of(model), name) for name in value)), "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core import signing
 from django.db import router
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.urls import NoReverseMatch, reverse
 
 from stator.exceptions import EventRefused
@@ -60,7 +60,7 @@ class AnswerLink:
             raise EventRefused("this answer is not needed any more")
         return row, event
 
-    def give(self, payload: Any) -> Sent:
+    def give(self, payload: object) -> Sent:
         """Send the event under the name of the link's sender, who has its permission."""
         row, _ = self.asked()
         sent = send(
@@ -72,7 +72,7 @@ class AnswerLink:
         return sent
 
 
-def link_to(row: Any, name: str, by: Any, expires: float) -> str:
+def link_to(row: Model, name: str, by: object, expires: float) -> str:
     """Return the path of a link by which a sender answers for an object as it is in the database."""
     sender, state = name_of(sender_of(by)), state_of(row)
     if state is None or name not in state.events:

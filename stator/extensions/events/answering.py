@@ -1,7 +1,6 @@
 """The page of a link by which somebody without an account answers."""
 
 import logging
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -51,7 +50,7 @@ def _answered(request: HttpRequest, answer: AnswerLink) -> HttpResponse:
     return _page(request, 200, **context, sent=sent)
 
 
-def _page(request: HttpRequest, status: int, **context: Any) -> HttpResponse:
+def _page(request: HttpRequest, status: int, **context: object) -> HttpResponse:
     response = render(request, "stator/answer.html", context, status=status)
     response["Referrer-Policy"] = "no-referrer"
     if status == 405:

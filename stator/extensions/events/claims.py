@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Max
 
 from stator.db.brought import Bring
 from stator.extensions.events.models import HAPPENED, Event, events_of, events_of_visit
+
+if TYPE_CHECKING:
+    from stator.db.interface import Claim, Operations
 
 # How many events are read at once, of all objects that are claimed together.
 MAX_EVENTS = 1000
@@ -30,12 +33,12 @@ class GotEvents:
         return happened
 
 
-def bring_events(store: Any) -> Bring | None:
+def bring_events(store: "Operations") -> Bring | None:
     """Return what reads the events of claimed objects; None if their graph has none."""
     return _read if store.graph.event_names else None
 
 
-def _read(claims: Sequence[Any]) -> None:
+def _read(claims: "Sequence[Claim]") -> None:
     """Read the events of objects that are claimed together.
 
     If they have more than ``MAX_EVENTS``, the latest of each is read. The others are read when a handler asks for them,

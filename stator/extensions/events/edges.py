@@ -31,7 +31,7 @@ class EventEdges:
         name: str,
         *,
         permission: str = "",
-        form: Callable[..., Any] | None = None,
+        form: Callable[..., object] | None = None,
         unless: Callable[[Any, Any], bool] | None = None,
         count: int | Callable[[Any], int] = 1,
         keep_for: float | None = None,
@@ -62,7 +62,7 @@ class EventNames:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        states: Any = getattr(cls, "states").values()  # noqa: B009 - of StateGraph
+        states = getattr(cls, "states").values()  # noqa: B009 - of StateGraph
         events = [event for state in states for event in state.events.values()]
         cls.event_names = list(dict.fromkeys(event.name for event in events))
         cls.kept_names = {event.name for event in events if event.keep_for}
@@ -128,7 +128,7 @@ class AwaitedEvent(Trigger):
         """Whether it may take more than one sender."""
         return self.count != 1
 
-    def needed(self, instance: Callable[[], Any]) -> int:
+    def needed(self, instance: Callable[[], object]) -> int:
         """Return how many senders it takes; ``instance`` is called only if that depends on the object."""
         if not callable(self.count):
             return self.count

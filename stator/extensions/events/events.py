@@ -65,9 +65,9 @@ def send(
     model: type[Model],
     pk: object,
     name: str,
-    payload: Any = None,
+    payload: object = None,
     *,
-    by: Any = None,
+    by: object = None,
     key: str = "",
     reason: str = "",
     using: str | None = None,
@@ -232,8 +232,8 @@ class _Request:
         if refusal := refusal_of(awaited, instance, self.by, self._object):
             raise EventRefused(refusal)
 
-    def _valid(self, awaited: AwaitedEvent) -> Any:
-        form: Any = awaited.form
+    def _valid(self, awaited: AwaitedEvent) -> object:
+        form = awaited.form
         if form is None:
             return self.payload
         if not has_fields(awaited):
@@ -281,7 +281,9 @@ def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome
     by_hand(rows, [pk], HandAct(actor=event.sender, reason=reason, kind=EVENT))
 
 
-def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:
+def withdraw(
+    model: type[Model], pk: object, name: str, *, by: object, reason: str = "", using: str | None = None
+) -> Sent:
     """Take back what a sender has sent while further senders are missing; raise :class:`EventRefused` otherwise."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
@@ -319,7 +321,7 @@ def payload_of(form: BaseForm) -> dict[str, Any]:
     }
 
 
-def refusal_of(awaited: AwaitedEvent, instance: Model | None, by: Any, named: str) -> str:
+def refusal_of(awaited: AwaitedEvent, instance: Model | None, by: object, named: str) -> str:
     """Return why a sender may not send an event to an object of that name, whoever has sent it; "" if it may."""
     if awaited.permission:
         if not hasattr(by, "has_perm") or (isinstance(by, Sender) and not by.permitted):
@@ -364,7 +366,7 @@ def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
     return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
 
 
-def _json_of(payload: Any) -> str:
+def _json_of(payload: object) -> str:
     """Return the payload as JSON text; raise ``EventRefused`` if it cannot be stored."""
     try:
         return json_text("the payload", payload, load_settings().PAYLOAD_LIMIT, PAYLOAD_DEPTH, ENCODER)
@@ -377,7 +379,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(" ".join(said).split())
 
 
-def _words_of(function: Any) -> str:
+def _words_of(function: object) -> str:
     """Return the first line of the docstring of a function, or else its name in words."""
     function = getattr(function, "func", function)
     if lines := (function.__doc__ or "").strip().splitlines():

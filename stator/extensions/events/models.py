@@ -1,7 +1,5 @@
 """The table of events."""
 
-from typing import Any
-
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Model, QuerySet
@@ -96,7 +94,7 @@ def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> Q
     return events_of(model, using).filter(life.of_wish, object_pk=str(pk), version=life.visit).order_by("pk")
 
 
-def _sent_since(model: type[Model], using: str, keys: list[str], moment: Any) -> dict[str, str]:
+def _sent_since(model: type[Model], using: str, keys: list[str], moment: object) -> dict[str, str]:
     """Return the objects to which an event was sent after a moment, which an undo leaves alone."""
     if not graph_of(model).event_names:
         return {}

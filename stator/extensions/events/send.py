@@ -1,7 +1,6 @@
 """``stator send``: send an event to an object."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db.models import Model
@@ -56,7 +55,7 @@ def run(options: Options) -> Answer:
     return Answer(data, [f"{sent.event.name} to {model._meta.label} {shown_key(pk)}: {done}{note}."])
 
 
-def _sender(model: type[Model], options: Options) -> Any:
+def _sender(model: type[Model], options: Options) -> object:
     """Return the named user, or else the name as that of a program, which no event with a permission takes."""
     name, users = options["by"], get_user_model()
     found = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()

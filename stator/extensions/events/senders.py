@@ -29,7 +29,7 @@ class Sender:
         return self.permitted
 
 
-def sender_of(by: Any) -> Any:
+def sender_of(by: object) -> Any:
     """Return a user as it is, and anything else as a :class:`Sender`: a token, a text, or None."""
     if hasattr(by, "get_username"):
         return by

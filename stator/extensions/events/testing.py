@@ -1,7 +1,5 @@
 """What tests do with events."""
 
-from typing import Any
-
 from asgiref.sync import sync_to_async
 
 from stator.draining import drain
@@ -11,7 +9,7 @@ from stator.models import StatorModel, home_of
 __all__ = ["Sent", "asend", "send"]
 
 
-def send(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+def send(row: StatorModel, name: str, payload: object = None, *, by: object = None, key: str = "") -> Sent:
     """Send an event to a row, attempt what is ready then as :func:`drain` does, and refresh the row.
 
     Raises :class:`~stator.exceptions.EventRefused` if the row does not take it; then nothing is attempted.
@@ -25,6 +23,6 @@ def send(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, ke
     return sent
 
 
-async def asend(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+async def asend(row: StatorModel, name: str, payload: object = None, *, by: object = None, key: str = "") -> Sent:
     """Run :func:`send` in a thread, for async tests."""
     return await sync_to_async(send)(row, name, payload, by=by, key=key)

@@ -3,12 +3,12 @@
 import asyncio
 import sys
 from importlib import import_module
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from stator.extensions.isolation.child import serve_worker
 
 
-def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
+def serve(requests: BinaryIO, answers: TextIO, options: dict[str, object]) -> None:
     """Attempt the requested objects until the requests end. Options: ``json_logs``, ``database``, ``has_paths``."""
     # Imported by name: these modules need Django to be set up.
     with import_module("stator.logs").events_to(sys.stderr, options["json_logs"]):

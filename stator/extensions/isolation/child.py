@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 import django
 from django.db import DatabaseError, InterfaceError, connections
@@ -16,7 +16,7 @@ from stator.graph.failures import describe
 from stator.worker.supervisor import be_expendable, end_with, handlers_for_children
 
 
-def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, Any]], None]) -> None:
+def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, object]], None]) -> None:
     """Set Django up and call ``serve`` with the streams of requests and of answers, and the options, the first request.
 
     ``LIFE`` is one end of a pipe; the other end closes with the worker, and then this process has ``GRACE`` seconds to

@@ -180,7 +180,7 @@ class ProcessIsolation(Alone):
             # If this task is cancelled, its thread still waits for the process, and the interpreter for the thread.
             process.kill()
 
-    async def _in_thread(self, function: Callable[..., Any], *args: object) -> Any:
+    async def _in_thread(self, function: Callable[..., object], *args: object) -> Any:
         return await self._threads.run(partial(function, *args))
 
     def _start(self, work: Coroutine[None, None, object]) -> None:

@@ -81,7 +81,7 @@ class IsolatedProcess:
             self.end()
             raise NotStarted(answer["not_ready"])
 
-    def ask(self, request: Mapping[str, Any], *, ready_within: float | None = None) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, object], *, ready_within: float | None = None) -> dict[str, Any]:
         """Send a request and return the first answer, as :meth:`answer` does.
 
         Raise :class:`NotStarted` if none came within ``ready_within`` seconds.
@@ -104,7 +104,7 @@ class IsolatedProcess:
             is_late = self._receive(ready_within)
             line, end, self._received = self._received.partition(b"\n")
         if end and len(line) <= self._limit:
-            answer: dict[str, Any] = json.loads(line)
+            answer: dict[str, object] = json.loads(line)
             return answer
         code = self.end()
         if is_late:

@@ -73,7 +73,7 @@ def _time_zone() -> str | int:
 
 def settings_module() -> str:
     """Return the name of the settings module; raise ``ProcessFailed`` if there is none."""
-    holder: Any = settings._wrapped
+    holder = settings._wrapped
     while hasattr(holder, "default_settings"):
         holder = holder.default_settings
     if not (name := getattr(holder, "SETTINGS_MODULE", None)):
@@ -84,17 +84,17 @@ def settings_module() -> str:
     return str(name)
 
 
-def surroundings() -> dict[str, Any]:
+def surroundings() -> dict[str, object]:
     """Return the settings and the names of databases that an isolated process takes over as options."""
     names = {alias: str(connections.settings[alias]["NAME"]) for alias in connections}
     return {"settings": overridden(settings_module()), "databases": names}
 
 
-def overridden(module: str) -> dict[str, Any]:
+def overridden(module: str) -> dict[str, object]:
     """Return the settings that differ from their module, as far as JSON can express them."""
     base, found = import_module(module), {}
     # Skip the outermost object: it adds a prefix to some settings.
-    given: Any = settings._wrapped
+    given = settings._wrapped
     for name in dir(given):
         if name.isupper() and name not in NOT_OVERRIDDEN | {"SETTINGS_MODULE"}:
             value, usual = getattr(given, name), getattr(base, name, getattr(global_settings, name, MISSING))
@@ -117,7 +117,7 @@ def take_over_settings(options: dict[str, Any]) -> None:
         import_module("django.test.utils").override_settings(**given).enable()
 
 
-def _expressible(value: Any) -> Any:
+def _expressible(value: object) -> object:
     """Return the value without dictionary entries that JSON cannot express, or ``MISSING`` if it has no JSON form."""
     if isinstance(value, dict):
         members = {name: _expressible(member) for name, member in value.items() if isinstance(name, str)}

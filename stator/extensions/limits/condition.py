@@ -1,18 +1,21 @@
 """How many more rows may be claimed in a state with limited concurrency."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from stator.db.conditions import Condition
 from stator.extensions.limits.models import Limit
 from stator.graph import State
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 
 class LimitedStates(Condition):
     """A state with limited concurrency is claimed by itself, and by one worker at a time."""
 
     @classmethod
-    def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
+    def bind(cls, store: "Operations", earlier: Sequence[Condition]) -> Self | None:
         return cls(store, earlier) if any(state.concurrency for state in store.graph.automatic_states) else None
 
     def gates(self, states: list[State]) -> bool:

@@ -1,12 +1,15 @@
 """The rows that a function of the model lets a worker claim (``claimable`` of ``StatorMeta``)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from django.db.models import Q
 
 from stator.db.conditions import CLAIM, Condition
 from stator.rows.meta import function_of
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 
 class Ruled(Condition):
@@ -14,12 +17,12 @@ class Ruled(Condition):
 
     of_processes = True
 
-    def __init__(self, store: Any, earlier: Sequence[Condition]) -> None:
+    def __init__(self, store: "Operations", earlier: Sequence[Condition]) -> None:
         super().__init__(store, earlier)
         self._claimable = cast("Callable[[str, Q], Q]", function_of(store.options.claimable))
 
     @classmethod
-    def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
+    def bind(cls, store: "Operations", earlier: Sequence[Condition]) -> Self | None:
         return cls(store, earlier) if store.options.claimable else None
 
     def rows(self, deed: str) -> Q | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.backends.utils import CursorWrapper
 from django.db.models import ForeignKey, Model
 
 from stator.extensions.partitions.schemes import MAX_NAME, Division, Scheme, part_of
@@ -282,7 +283,7 @@ class Conversion:
         self._execute(cursor, [each for kind in REST for each in properties[kind]])
         self._set(cursor, properties)
 
-    def _exchange(self, cursor: Any, name: str, kind: str | None, new: str) -> None:
+    def _exchange(self, cursor: CursorWrapper, name: str, kind: str | None, new: str) -> None:
         """Put a new index in place of a unique one, under its name."""
         if kind:
             self._do(cursor, "ALTER TABLE {table} DROP CONSTRAINT {name}", name=name)
@@ -291,10 +292,10 @@ class Conversion:
             self._do(cursor, "DROP INDEX {index}", index=(self.schema, name))
             self._rename_index(cursor, new, name)
 
-    def _rename_index(self, cursor: Any, former: str, name: str) -> None:
+    def _rename_index(self, cursor: CursorWrapper, former: str, name: str) -> None:
         self._do(cursor, "ALTER INDEX {index} RENAME TO {name}", index=(self.schema, former), name=name)
 
-    def _copy(self, cursor: Any, division: Division | None = None) -> None:
+    def _copy(self, cursor: CursorWrapper, division: Division | None = None) -> None:
         """Copy the rows into a new table, and give it the name, the keys, the indexes and the rights of this one."""
         properties, sequence = self._properties(divides=division is not None), self._sequence()
         columns = [column for (column,) in self._asked(WRITABLE, [self.quoted])]
@@ -349,7 +350,7 @@ class Conversion:
             return Sequence((schema, name), is_identity, last, is_called)
         return None
 
-    def _continue(self, cursor: Any, sequence: Sequence | None) -> None:
+    def _continue(self, cursor: CursorWrapper, sequence: Sequence | None) -> None:
         """Have the new table number its rows from the last number on."""
         if sequence and sequence.is_identity:
             # The new table has a sequence of its own.
@@ -384,7 +385,7 @@ class Conversion:
     def _do(self, cursor: Any, template: str, **parts: Part) -> None:
         cursor.execute(self._spelled_out(template, **parts))
 
-    def _execute(self, cursor: Any, statements: Iterable[str]) -> None:
+    def _execute(self, cursor: CursorWrapper, statements: Iterable[str]) -> None:
         for statement in statements:
             cursor.execute(statement)
 
@@ -394,5 +395,5 @@ class Conversion:
         }  # fmt: skip
         return spelled_out(self.connection, template, **own, **parts)
 
-    def _asked(self, statement: str, params: Any = None) -> list[Any]:
+    def _asked(self, statement: str, params: object = None) -> list[Any]:
         return asked(self.connection, statement, params)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Model
 
 from stator.extensions.partitions.conversion import Conversion
@@ -119,7 +120,7 @@ class NodesConversion(Conversion):
                 suffix = "_fk_%(to_table)s_%(to_column)s"
                 editor.execute(editor._create_fk_sql(relation.related_model, relation.field, suffix))
 
-    def _distribute(self, cursor: Any, replaced: list[tuple[str, str | None, str]]) -> None:
+    def _distribute(self, cursor: CursorWrapper, replaced: list[tuple[str, str | None, str]]) -> None:
         for name, kind, new in replaced:
             self._exchange(cursor, name, kind, new)
         place = "colocate_with => %s)" if self.colocate_with else "shard_count => %s)"

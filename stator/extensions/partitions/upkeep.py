@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Model, QuerySet
 
 from stator.extensions.partitions.tables import TICK, Partition, PartitionedTable, asked, read, spelled_out
@@ -78,7 +79,7 @@ class PartitionUpkeep:
 
     def _free(self) -> list[tuple[datetime, datetime]]:
         """Return the bounds of the missing partitions, except where rows of that time are in the default partition."""
-        rows: QuerySet[Any] = QuerySet(self.model, using=self.alias)
+        rows: QuerySet[Model] = QuerySet(self.model, using=self.alias)
         at = self.table.column
         return [
             (lower, upper)
@@ -98,10 +99,10 @@ class PartitionUpkeep:
             return 0
         return 1
 
-    def _execute(self, statement: str, cursor: Any) -> None:
+    def _execute(self, statement: str, cursor: CursorWrapper) -> None:
         cursor.execute(statement)
 
-    def _empty(self, cursor: Any) -> None:
+    def _empty(self, cursor: CursorWrapper) -> None:
         """Empty the default partition at once, which leaves no dead rows."""
         if self.table.default and self._may_empty():
             cursor.execute(self._spelled_out("TRUNCATE {part}", self.table.default))

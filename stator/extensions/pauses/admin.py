@@ -174,7 +174,7 @@ class PauseAdmin(KeptAdmin):
         """Return the fields of the form, or those to show."""
         return (*PauseForm.Meta.fields, "seconds") if obj is None else SHOWN
 
-    def get_form(self, request: HttpRequest, obj: Pause | None = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: Pause | None = None, change: bool = False, **kwargs: object) -> Any:
         """Return the form for this user."""
         if obj is not None:
             return super().get_form(request, obj, change, **kwargs)
@@ -187,7 +187,7 @@ class PauseAdmin(KeptAdmin):
         super().save_form(request, form, change)
         return form.planned
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: object, change: bool) -> None:
         """Save the pause, which workers obey from their next poll on."""
         keep_pause(obj, router.db_for_write(model_named(obj.model_label)))
 
@@ -240,7 +240,7 @@ def may_end(site: admin.AdminSite, request: HttpRequest, model: type[StatorModel
 
 def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> Iterator[SafeString]:
     """Yield the pauses of the model above its list, with a button to end each."""
-    owner: Any = owner_of(model_admin.model)
+    owner = owner_of(model_admin.model)
     pauses = Pause.objects.using(router.db_for_write(owner)).active().filter(model_label=owner._meta.label_lower)
     shown = list(pauses.order_by("-pk")[:NOTICED])
     values = {

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import models, transaction
 from django.db.models import Model, Q, QuerySet
@@ -224,10 +224,10 @@ def release(pause: Pause, using: str, rest: Sequence[object], *, actor: str) -> 
 
 
 def hidden_by(
-    pause: Pause, model: type[Model], using: str, among: Callable[[QuerySet[Any]], QuerySet[Any]]
+    pause: Pause, model: type[Model], using: str, among: Callable[[QuerySet[Model]], QuerySet[Model]]
 ) -> list[object]:
     """Return the objects that a pause holds and ``among`` leaves out; of very many objects, the first are examined."""
-    rows: QuerySet[Any] = QuerySet(model, using=using)
+    rows: QuerySet[Model] = QuerySet(model, using=using)
     states = Q(**state_field(model).at(pause.state)) if pause.state else Q()
     held = list(rows.filter(pause.condition(model), states).order_by("pk").values_list("pk", flat=True)[:MAX_EXAMINED])
     mine = set(among(rows.filter(pk__in=held)).values_list("pk", flat=True)) if held else set()

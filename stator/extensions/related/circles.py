@@ -16,7 +16,7 @@ MOST = 20
 Member = tuple[type[Model], Any]
 
 
-def circle_through(model: type[Model], pk: Any, using: str) -> list[Member]:
+def circle_through(model: type[Model], pk: object, using: str) -> list[Member]:
     """Return the objects of a circle of waiting that begins with this one; none if it is in no circle.
 
     Each waits for the next one, and the last one for the first.
@@ -41,7 +41,7 @@ def circle_text(circle: Iterable[Member]) -> str:
     return f"{first} waits for {', which waits for '.join(others)}"
 
 
-def links_of(circle: list[Member]) -> list[dict[str, Any]]:
+def links_of(circle: list[Member]) -> list[dict[str, object]]:
     """Return each object of a circle as numbers, with the states of the next one that end its waiting."""
     follows = zip(circle, [*circle[1:], circle[0]], strict=True)
     return [
@@ -55,7 +55,7 @@ def _until(model: type[Model], awaited: type[Model]) -> list[str]:
     return list(dict.fromkeys(state for wait in waits for state in wait.until))
 
 
-def _awaited(model: type[Model], pk: Any, using: str) -> list[Member]:
+def _awaited(model: type[Model], pk: object, using: str) -> list[Member]:
     """Return the objects that an object waits for."""
     waits = waits_of(model)
     if not waits:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from django.db.models import Model, QuerySet
 
@@ -10,6 +10,9 @@ from stator.db.conditions import Condition
 from stator.db.values import Pk
 from stator.extensions.related.waits import Wait, reopenable, waits_of
 from stator.rows import columns
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 
 class Parked(Condition):
@@ -23,7 +26,7 @@ class WaitingForRelated(Condition):
     """The objects of a model wait for other objects."""
 
     @classmethod
-    def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
+    def bind(cls, store: "Operations", earlier: Sequence[Condition]) -> Self | None:
         return cls(store, earlier) if waits_of(store.model) else None
 
     def withheld(self, pks: Collection[Pk]) -> set[Pk]:

@@ -46,8 +46,8 @@ class AwaitedObjects(Fact[list[Awaited]]):
 
     holds_up = True
 
-    def columns(self, rows: QuerySet[Model], key: Any) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, Any]:
+        found: dict[str, object] = {}
         for wait in waits_of(self.model):
             found[f"stator_awaited_{wait.field}"] = wait.state(rows.filter(pk=key))
             found[f"stator_key_{wait.field}"] = wait.own_key
@@ -114,7 +114,7 @@ def _gathered(watch: RelatedWatch, pk: object, using: str) -> AwaitedCount:
         found.missing[state] += 1
         found.oldest[state] = min(changed, found.oldest.get(state, changed))
     if watch.to_one:
-        rows: QuerySet[Model, Any] = QuerySet(watch.model, using=using).filter(pk=pk)
+        rows: QuerySet[Model] = QuerySet(watch.model, using=using).filter(pk=pk)
         found.key = rows.values_list(f"{watch.name}__pk", flat=True).first()
     return found
 

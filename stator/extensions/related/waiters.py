@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.db.models import Model, QuerySet
 
@@ -43,7 +42,7 @@ class AwaitedObject:
     count: int = 0
     more: bool = False
     longest: float = 0.0
-    circle: list[tuple[type[Model], Any]] = field(default_factory=list)
+    circle: list[tuple[type[Model], object]] = field(default_factory=list)
 
 
 def waiters(rows: OperatorQuerySet, depths: Depths) -> list[AwaitedObject]:

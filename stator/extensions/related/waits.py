@@ -12,7 +12,7 @@ parked too late to be woken, because the awaited object is locked against change
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -26,6 +26,9 @@ from stator.rows.meta import graph_of, options_of
 from stator.rows.state_column import state_field
 from stator.rows.wakeup import announce
 from stator.scopes import are_apart, in_parts, read_first
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 # Rows reopened by one statement.
 BATCH = 5000
@@ -110,7 +113,7 @@ def reopen(rows: QuerySet[Model], limit: int) -> int:
     return len(picked)
 
 
-def reopenable(operations: Any) -> QuerySet[Model]:
+def reopenable(operations: "Operations") -> QuerySet[Model]:
     """Return the parked rows that no longer wait for anything."""
     parked: QuerySet[Model] = operations.waiting().filter(columns.parked())
     return parked.exclude(waiting(parked)) if waits_of(operations.model) else parked

@@ -4,7 +4,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from stator.graph.kept import Kept
 from stator.graph.running import RUNNING
@@ -77,7 +76,7 @@ class _Factory:
     def __init__(self, made: Callable[..., logging.LogRecord]) -> None:
         self._made = made
 
-    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+    def __call__(self, *args: object, **kwargs: object) -> logging.LogRecord:
         record = self._made(*args, **kwargs)
         # A record that comes from elsewhere, as from another process, has no name yet. What the code of an attempt has
         # left behind may log after its end.
@@ -86,7 +85,7 @@ class _Factory:
         return record
 
 
-def _log_of(claims: Sequence[Any]) -> AttemptLog:
+def _log_of(claims: Sequence[object]) -> AttemptLog:
     """Return the log that all claims of an attempt share."""
     log = LOG.of(claims[0])
     if log is None or log.attempt != id(claims):

@@ -1,7 +1,6 @@
 """What is kept of that which no record of outcomes writes: acts by hand, and attempts that ended with their worker."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Model, QuerySet
 
@@ -45,7 +44,7 @@ class KeptActs(Follower):
             for pk, state, version, attempts, claimed, token in rows.values_list(*named)
         )  # fmt: skip
 
-    def quarantined(self, rows: QuerySet[Model], held: Mapping[Any, str], most: int) -> None:
+    def quarantined(self, rows: QuerySet[Model], held: Mapping[object, str], most: int) -> None:
         """Write the reports."""
         using, field = str(rows.db), state_field(self.model)
         crashed = list(rows.values_list("pk", field.name))

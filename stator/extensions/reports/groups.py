@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Right
@@ -56,7 +55,7 @@ def groups(
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
     columns = ("pk", "model_label", "fingerprint", "state", "object_pk", "times", "at")
     newest = errors.order_by("-at").values_list(*columns)[: GROUPED + 1]
-    latest: list[Any] = looks.at(Report, lambda: list(newest), [])
+    latest = looks.at(Report, lambda: list(newest), [])
     firsts: dict[Key, int] = {}
     counts, attempts = Counter[Key](), Counter[Key]()
     pks: dict[str, dict[str, Reported]] = {}

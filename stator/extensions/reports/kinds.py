@@ -1,7 +1,6 @@
 """What ``explain()`` says of the reasons that handlers gave."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.functions import Coalesce
@@ -27,7 +26,7 @@ def _has_said(facts: Facts) -> bool:
     return report is not None and not report.error and report.state == facts.name and report.at >= latest
 
 
-def _said_lately(model: type[Model]) -> dict[str, Any]:
+def _said_lately(model: type[Model]) -> dict[str, object]:
     """Return the lookups for the reason that a handler gave at the latest attempt; later attempts may not repeat it."""
     latest = Coalesce(OuterRef("state_attempted"), OuterRef("state_changed"))
     return {"error": "", "state": state_field(model).named(OuterRef), "at__gte": latest}

@@ -126,7 +126,7 @@ def keep_entries(
     own = {"object_pk": key_text(owner, using, F), "source": state_field(owner).named(), **of_row}
     rows: QuerySet[Any] = QuerySet(owner, using=using)
 
-    def compiled(found: QuerySet[Any]) -> Statement:
+    def compiled(found: QuerySet[Model]) -> Statement:
         named = {name: Parameter(name, History._meta.get_field(name)) for name in values}
         return inserting(found, History, named | own)
 

@@ -1,17 +1,15 @@
 """The options ``history`` and ``logs``: which entries of the history are stored for objects of a model."""
 
-from typing import Any
-
 from django.db.models import Model
 
 from stator.rows.meta import ModelOption, add_model_option
 
 
-def _wrong_flag(model: type[Model], value: Any) -> str:
+def _wrong_flag(model: type[Model], value: object) -> str:
     return "" if isinstance(value, bool) else "must be True or False"
 
 
-def _wrong_logs(model: type[Model], value: Any) -> str:
+def _wrong_logs(model: type[Model], value: object) -> str:
     if value is not True:
         return _wrong_flag(model, value)
     declared = getattr(model, "StatorMeta", None)

@@ -47,7 +47,7 @@ def _latest(using: str, models: Mapping[str, type[StatorModel]]) -> Iterable[tup
     # All kinds are read and filtered here: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
     names = "at", "model_label", "source", "stay", "duration", "attempts"
-    found: list[tuple[Any, ...]] = list(events.values_list(*names)[:LATEST])
+    found = list(events.values_list(*names)[:LATEST])
     apart = {label: attempts for label, model in models.items() if (attempts := attempts_of(model))}
     for label, attempts in apart.items():
         found += [(at, label, *rest) for at, *rest in attempts.latest_moves(using, DAY, LATEST)]

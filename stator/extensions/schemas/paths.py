@@ -180,7 +180,7 @@ def _follow(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
         _settle(connection)
 
 
-def _cursor(connection: BaseDatabaseWrapper, make: Callable[..., Any], name: str | None = None) -> Any:
+def _cursor(connection: BaseDatabaseWrapper, make: Callable[..., object], name: str | None = None) -> object:
     if connection.connection is not None:
         _settle(connection)
     return make(name)
@@ -230,7 +230,7 @@ def _set_path(driver: Any, wanted: str) -> None:
     attributes[PLACED] = wanted if libpq.transaction_status == IDLE else None
 
 
-def path_of(connection: Any, schema: str) -> str:
+def path_of(connection: BaseDatabaseWrapper, schema: str) -> str:
     """Return the path of a schema for one transaction of ours on an open connection."""
     if is_prepared_by_backend(connection):
         return _before(schema, "public")

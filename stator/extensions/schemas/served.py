@@ -54,7 +54,7 @@ class ServedSchemas:
         """Have connections follow the schema of their context, before threads open them."""
         follow_connections()
 
-    def serving(self, worker: Any, scopes: Scopes) -> Serving:
+    def serving(self, worker: object, scopes: Scopes) -> Serving:
         """Return how a worker serves them."""
         serving: Serving = import_module("stator.extensions.schemas.resting").Resting(worker, scopes, self)
         return serving
@@ -66,7 +66,7 @@ class ServedSchemas:
 
     def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Any], ...], list[Scope]]:
         """Return scopes by the models that may have rows there."""
-        found: dict[tuple[type[Any], ...], list[Scope]] = _looks().by_filled(alias, scopes)
+        found: dict[tuple[type[object], ...], list[Scope]] = _looks().by_filled(alias, scopes)
         return found
 
     def alike(self, alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:

@@ -1,7 +1,6 @@
 """The option ``shadow``: the states whose rows other code moves, while workers record what they would do."""
 
 from collections.abc import Collection
-from typing import Any
 
 from django.db.models import Model
 
@@ -25,7 +24,7 @@ def put_in_shadow(model: type[Model], states: Collection[State | str] | bool) ->
         leave(model, [str(state) for state in states])
 
 
-def _wrong(model: type[Model], value: Any) -> str:
+def _wrong(model: type[Model], value: object) -> str:
     if isinstance(value, bool):
         return ""
     if not isinstance(value, list | tuple | set | frozenset):

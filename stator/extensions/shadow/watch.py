@@ -114,7 +114,7 @@ def _look_at_rows(operations: Operations, walk: ShadowWalk) -> None:
         walk.over.add("rows")
 
 
-def _rows_of(operations: Operations, keys: Collection[Any]) -> QuerySet[Model]:
+def _rows_of(operations: Operations, keys: Collection[object]) -> QuerySet[Model]:
     return operations.whole.filter(is_one_of(operations.whole, keys))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 
 from stator.capabilities import capabilities_of
@@ -42,7 +43,7 @@ def is_distributed(model: type[Model], connection: Any) -> bool:
     return answer
 
 
-def is_now_distributed(table: str, connection: Any) -> bool:
+def is_now_distributed(table: str, connection: BaseDatabaseWrapper) -> bool:
     """Return whether Citus has distributed a quoted table by a column."""
     with connection.cursor() as cursor:
         # An ordinary server may be tested with the statements for Citus.

@@ -104,7 +104,7 @@ class Slice(Undivided):
 
     @property
     def anywhere(self) -> QuerySet[Model]:
-        return cast("QuerySet[Model]", self.store.whole if self._of.is_free else self.store.rows)
+        return self.store.whole if self._of.is_free else self.store.rows
 
     def sharing_by(self, name: str | None) -> str | None:
         return None if name and field_of(self.store.model, name) is self._of.field else name

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -33,6 +33,9 @@ from stator.querysets import HeldClaim, running_part
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
 from stator.statements import Parameter, Statement, StatementCache, selecting
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 Result = TypeVar("Result")
 
@@ -214,7 +217,7 @@ class Steps:
     @contextmanager
     def _running(self, name: str) -> Iterator[None]:
         """Have the context of a call name the step, and the progress of the attempt unless the handler says its own."""
-        claim: Any = self._claim
+        claim = self._claim
         said = REACHED.of(claim)
         if said is None or said is self._said:
             self._said = Reached(len(self._done or ()), None, f"step {name} runs")
@@ -279,7 +282,7 @@ def _read(claim: HeldClaim) -> list[Row]:
     return _send(operations, operations.connection, statement, values)
 
 
-def _reading(operations: Any) -> Statement:
+def _reading(operations: "Operations") -> Statement:
     row = operations.division.anywhere.filter(**key_lookups(operations.model))
     return selecting(_steps_among(row).values_list("name", "result", "visit"))
 
@@ -289,7 +292,7 @@ def _note_visit(claim: HeldClaim) -> None:
     _recorded(claim).filter(visit=None).update(visit=claim.life.visit, life=claim.life.number)
 
 
-def _steps_among(row: QuerySet[Any]) -> QuerySet[Step]:
+def _steps_among(row: QuerySet[Model]) -> QuerySet[Step]:
     return steps_of_visit(row, Parameter("key", CharField()), _LIFE)
 
 
@@ -338,7 +341,7 @@ def is_one_statement(connection: BaseDatabaseWrapper) -> bool:
     return connection.features.can_return_columns_from_insert and not capabilities_of(connection).has_nodes
 
 
-def _inserting(operations: Any, *, in_time: bool) -> Statement:
+def _inserting(operations: "Operations", *, in_time: bool) -> Statement:
     """Return the INSERT of what is selected from the row of a claim, which it locks; it gives the name of the step."""
     ops, features, quote = (
         operations.connection.ops,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
@@ -63,7 +63,7 @@ def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
     return Step.objects.none()
 
 
-def steps_of_visit(row: QuerySet[Any], key: Any, life: Any) -> QuerySet[Step]:
+def steps_of_visit(row: QuerySet[Model], key: object, life: Any) -> QuerySet[Step]:
     """Return the steps that are done in a visit of an object, which has this key as text.
 
     ``life``: a :class:`Life`, or parameters by these names. The time of entry says the visit as well: a worker of

@@ -78,7 +78,7 @@ class Command(TerminalCommand):
     # Why the worker of this process has ended, and how many attempts it left that do not end.
     _ended, _unfinished = "", 0
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
         """Return the parser, with examples at the end of its help."""
         parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
         self.one_line_errors(parser)

@@ -28,7 +28,7 @@ from tasks.failures import Cancel, Release
 Say = Callable[[dict[str, Any]], None]
 
 
-def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
+def serve(requests: BinaryIO, answers: TextIO, options: dict[str, object]) -> None:
     """Run the action that the request names, and answer."""
     answers.write(json.dumps({"ready": True}) + "\n")
     request = json.loads(requests.readline())
@@ -39,7 +39,7 @@ def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
     say(answer_to(request, say))
 
 
-def answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
+def answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
     """Return the action's value as an answer, or how the action ended, with what it logged."""
     running = SimpleNamespace(kept={}, finished=0.0)
     keep_logs()
@@ -49,7 +49,7 @@ def answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
     return answer | {"log": log.text} if log else answer
 
 
-def _answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
+def _answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
     try:
         # Before the claim is looked up too: another schema has other rows.
         with Surroundings.of(request).entered():

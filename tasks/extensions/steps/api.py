@@ -1,8 +1,6 @@
 """Endpoints for the steps of tasks, and the steps of an object in its answer."""
 
-from typing import Any
-
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.models import StatorModel, Step, home_of, owner_of, steps_of
 from tasks.api.access import CLAIM, ApiRequest, task_of
@@ -43,8 +41,8 @@ def _step_out(step: Step) -> dict[str, object]:
     return {"name": step.name, "result": step.value, "at": step.at, "attempt": step.attempt}
 
 
-def _steps_of(row: StatorModel, consumer: Consumer) -> list[Any]:
-    rows: QuerySet[Any] = QuerySet(owner_of(type(row)), using=home_of(row))
+def _steps_of(row: StatorModel, consumer: Consumer) -> list[object]:
+    rows: QuerySet[Model] = QuerySet(owner_of(type(row)), using=home_of(row))
     return list(steps_of(rows, row.pk).values("name", "at", "attempt")[:MAX_HISTORY])
 
 

@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.db.models.functions import Lower
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -146,7 +147,7 @@ def _linked(model_admin: Any, request: HttpRequest, row: Any) -> list[AwaitedEve
     return events
 
 
-def _refusal(event: AwaitedEvent, row: Any, address: str) -> str:
+def _refusal(event: AwaitedEvent, row: Model, address: str) -> str:
     """Return why an address cannot send an event, "" if it can."""
     by, named = Sender(address, permitted=True), f"{row._meta.label} {shown_key(row.pk)}"
     if event in available_to(by, [row])[0]:
@@ -154,5 +155,5 @@ def _refusal(event: AwaitedEvent, row: Any, address: str) -> str:
     return refusal_of(event, row, by, named) or f"{named} has {event.name!r} from {address} already."
 
 
-def _to_object(model_admin: AnyAddressAdmin, obj: Any) -> HttpResponse:
+def _to_object(model_admin: AnyAddressAdmin, obj: Model) -> HttpResponse:
     return HttpResponseRedirect(admin_url(model_admin, "change", quote(str(obj.pk))))

@@ -42,7 +42,7 @@ class InboxObject:
     ``mine``: the events that the user may withdraw; without ``events`` the object waits for others.
     """
 
-    obj: Any
+    obj: object
     url: str
     state: str
     age: str
@@ -59,7 +59,7 @@ class InboxGroup:
     ``more``: further objects wait for the user.
     """
 
-    opts: Any
+    opts: object
     rows: list[InboxObject]
     more: bool
 
@@ -174,7 +174,7 @@ def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> I
                 yield _Found(row, names, mine, answers)
 
 
-def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
+def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[object]:
     """Return the keys of the first ``LOOKED_AT`` rows in some states, those that have been there for longest first.
 
     They are among the first ``COUNTED`` rows of a state by due time, as a timeout is, among as many that are ready, and

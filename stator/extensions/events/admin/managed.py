@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib.admin import ModelAdmin
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
@@ -20,7 +21,7 @@ class HasEventPages(ModelAdmin):
         events = (event for state in own.model.state_graph.states.values() for event in state.events.values())
         return any(may_send(own, request, event, obj) for event in events)
 
-    def has_link_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_link_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return whether the user may make links by which others send the events that the user may send."""
         return self.has_send_permission(request, obj)
 

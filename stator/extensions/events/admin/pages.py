@@ -88,7 +88,7 @@ def _forms(
         yield render_to_string("stator/admin/events.html", context, request)
 
 
-def _with_inbox(site: AdminSite, request: HttpRequest, found: list[Any]) -> list[Any]:
+def _with_inbox(site: AdminSite, request: HttpRequest, found: list[Any]) -> list[object]:
     """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
     label, config = Event._meta.app_label, Event._meta.app_config
     if not site.is_registered(Event) or (count := inbox.counts.of(site, request)) is None:

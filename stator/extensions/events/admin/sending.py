@@ -55,7 +55,7 @@ def offered_for(
     return available_to(request.user, rows, lambda event, row: may_send(model_admin, request, event, row), answers)
 
 
-def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Any) -> list[str]:
+def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Model) -> list[str]:
     """Return the names of the events that the state of a row takes and that the user has the permission for."""
     state = state_of(row)
     return (
@@ -108,7 +108,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     return carry_out(model_admin, request, rows, act, snapshot)
 
 
-def _form(event: AwaitedEvent, given: Any) -> Any:
+def _form(event: AwaitedEvent, given: object) -> Any:
     """Return the event's form, bound if something was given, with the hidden fields of the page and a reason."""
     form = form_of(event)(given)
     form.fields["stator_reason"] = forms.CharField(
@@ -128,7 +128,7 @@ def _send(
     model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], name: str, payload: Any, reason: str
 ) -> int:
     """Send the event to each row; raise the refusal if there is only one."""
-    user: Any = request.user
+    user = request.user
 
     def send_one(using: str, locked: QuerySet[Model], before: list[Locked]) -> int:
         [pk] = [each.pk for each in before]
