@@ -48,7 +48,7 @@ on_start = Signal()
 on_schedule = Signal()
 
 
-def send_contained(signal: Signal, sender: object, **values: Any) -> list[tuple[Any, object]]:
+def send_contained(signal: Signal, sender: object, **values: object) -> list[tuple[Any, object]]:
     """Send a signal as ``send_robust`` does, in a context of its own; also return errors that it lets through.
 
     Such errors are ``SystemExit`` and the like; no further receiver is called after one.

@@ -34,6 +34,7 @@ from django.db.models.constants import OnConflict
 from django.db.models.expressions import Col
 from django.db.models.lookups import Exact
 from django.db.models.sql import AND, InsertQuery, Query, UpdateQuery
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
 
@@ -61,7 +62,7 @@ class Parameter(Value):
     def __init__(self, name: str, field: Any) -> None:
         super().__init__(name, output_field=field)
 
-    def as_sql(self, compiler: Any, connection: Any) -> Any:
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
         """Return a placeholder, whose parameter is the place for the value."""
         return "%s", [Placeholder(self.value, self.output_field)]
 

@@ -180,7 +180,7 @@ def ask_about(
     )  # fmt: skip
 
 
-def _named(rows: QuerySet[Any]) -> Iterator[str]:
+def _named(rows: QuerySet[Model]) -> Iterator[str]:
     return (f"{row} ({state_name(row)})" for row in rows[: SHOWN + 1])
 
 

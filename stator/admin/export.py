@@ -48,7 +48,7 @@ def exported(model_admin: Any, request: HttpRequest) -> StreamingHttpResponse:
     return response
 
 
-def _named(name: Any) -> str:
+def _named(name: object) -> str:
     return "object" if name == "__str__" else str(getattr(name, "__name__", name)).removeprefix("stator_")
 
 
@@ -95,7 +95,7 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def _as_json(names: list[str], rows: Iterable[list[Any]]) -> Iterator[str]:
+def _as_json(names: list[str], rows: Iterable[list[object]]) -> Iterator[str]:
     encoder = DjangoJSONEncoder(ensure_ascii=False)
     before = "["
     for row in rows:

@@ -1,7 +1,6 @@
 """Search over every list of the admin: objects, tasks, queues and workers by key or text, and what extensions find."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.db.models import Model, QuerySet
@@ -61,5 +60,5 @@ def _state(row: object) -> Cell:
     return Cell(state_name(row) if isinstance(row, StatorModel) else "")
 
 
-def _named(site: AdminSite, row: Any) -> Cell:
+def _named(site: AdminSite, row: Model) -> Cell:
     return Cell(str(row)[:100], page_of(site, type(row), row.pk))

@@ -44,7 +44,7 @@ class OfSlice(compiler.SQLCompiler):
         finally:
             setattr(self.connection, SLICE, around)
 
-    def _slice(self, around: Any) -> Any:
+    def _slice(self, around: object) -> Any:
         """Return the value of ``spread`` that the rows have, as an expression, or None; ``around``: of outer rows."""
         query: Any = self.query
         fixed = around if isinstance(around, Value) else None
@@ -68,7 +68,7 @@ def _column(query: Any, alias: str) -> Any:
     return field and field.get_col(alias)
 
 
-def _is_same(found: Any, column: Col) -> bool:
+def _is_same(found: object, column: Col) -> bool:
     """Return whether an expression is this column; columns of a query within two others do not compare as equal."""
     return isinstance(found, Col) and (found.alias, found.target) == (column.alias, column.target)
 
@@ -126,7 +126,7 @@ class SQLDeleteCompiler(OfSlice, compiler.SQLDeleteCompiler):
 class SQLUpdateCompiler(OfSlice, compiler.SQLUpdateCompiler):
     """Encloses each computed value of SET; a condition needs that nowhere."""
 
-    def as_sql(self, *arguments: Any, **named: Any) -> Any:
+    def as_sql(self, *arguments: object, **named: object) -> Any:
         """Return the statement and its parameters."""
         query: Any = self.query
         query.values = [(field, model, _enclosed(field, value)) for field, model, value in query.values]

@@ -4,12 +4,13 @@ from typing import Any
 
 import psycopg
 from django.db.backends.postgresql import creation
+from django.db.backends.utils import CursorWrapper
 
 
 class DatabaseCreation(creation.DatabaseCreation):
     """Makes test databases with the extension, and with one distributed schema that all connections use."""
 
-    def _execute_create_test_db(self, cursor: Any, parameters: dict[str, str], keepdb: bool = False) -> None:
+    def _execute_create_test_db(self, cursor: CursorWrapper, parameters: dict[str, str], keepdb: bool = False) -> None:
         django: Any = super()
         django._execute_create_test_db(cursor, parameters, keepdb)
         name = parameters["dbname"]

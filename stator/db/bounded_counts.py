@@ -92,7 +92,7 @@ def in_all(rows: QuerySet[Model], flag: Q | None = None) -> Kind:
     return _kind(rows, Value(""), Now(), Now(), Value(0), _number(flag))
 
 
-def in_order(model: type[Model], rows: QuerySet[Any, Any]) -> list[Row]:
+def in_order(model: type[Model], rows: QuerySet[Model]) -> list[Row]:
     """Return rows of numbers; for them, the server reads the rows of a managed model in the order of an index.
 
     A planner that expects few rows would read and sort all of them.

@@ -134,11 +134,11 @@ class StoredCondition(Condition):
         raise NotImplementedError
 
     @classmethod
-    def said(cls, label: str, read: Sequence[Any]) -> Stored:
+    def said(cls, label: str, read: Sequence[object]) -> Stored:
         """Return what rows in force of all models say of one."""
         raise NotImplementedError
 
-    def take(self, read: Sequence[Any]) -> bool:
+    def take(self, read: Sequence[object]) -> bool:
         """Take over the rows in force of all models; return whether that changes the condition."""
         before, self._stored = self._stored, self.said(self._store.label, read)
         self.sign = self.sign_of(read)

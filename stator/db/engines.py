@@ -106,7 +106,7 @@ def _answer(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
     return row
 
 
-def _is_read_only_file(connection: Any) -> bool:
+def _is_read_only_file(connection: BaseDatabaseWrapper) -> bool:
     """Try to write the version that the file has; a file that somebody else is writing to is writable."""
     connection.ensure_connection()
     driver = connection.connection

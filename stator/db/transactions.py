@@ -65,7 +65,7 @@ class Transactions:
         """Lock like :meth:`lock`; ``among``: rows in the order of an index, which ``sought`` filters to ``rows``."""
         return self._locked(rows, limit)
 
-    def _locked(self, rows: QuerySet[Any], limit: int) -> list[Pk]:
+    def _locked(self, rows: QuerySet[Model], limit: int) -> list[Pk]:
         options = self._lock_options(skip_locked=self._operations.connection.features.has_select_for_update_skip_locked)
         return keys_in(rows.select_for_update(**options)[:limit])
 

@@ -71,14 +71,14 @@ class ProblemKind:
     check: str = ""
     section: str = ""
     signs: Callable[[str], Iterable[QuerySet[Model]]] | None = None
-    fact: type[Fact[Any]] | None = None
+    fact: type[Fact[object]] | None = None
     after: str = ""
     before: str = ""
     reads: Callable[[Any, Depths], Any] | None = None
     tells: Callable[[Surveyed], Mapping[str, int]] | None = None
     covers: Callable[[Surveyed], Iterable[str]] | None = None
-    listed: Callable[[Surveyed], list[dict[str, Any]]] | None = None
-    cell: Callable[[list[dict[str, Any]]], str] | None = None
+    listed: Callable[[Surveyed], list[dict[str, object]]] | None = None
+    cell: Callable[[list[dict[str, object]]], str] | None = None
 
     @classmethod
     def of_one(cls, sentences: Callable[[Facts], Iterator[Said]], **rest: Any) -> "ProblemKind":

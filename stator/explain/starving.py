@@ -45,7 +45,7 @@ class Starving:
     value: Any
     holding: int
     first: int
-    others: tuple[Any, ...]
+    others: tuple[object, ...]
     waited: float
 
     @property

@@ -81,7 +81,9 @@ class Elapsed(TemporalSubtraction):
     def __init__(self, since: Combinable, until: Combinable | None = None) -> None:
         super().__init__(until or Now(), since)
 
-    def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
+    ) -> tuple[str, tuple[Any, ...]]:
         """Compile to a number of microseconds, as Django's difference is."""
         sides: list[Any] = [self.lhs, self.rhs]
         (until, until_params), (since, since_params) = map(compiler.compile, sides)

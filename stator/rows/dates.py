@@ -12,6 +12,7 @@ from operator import and_, or_
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, FieldError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     Case,
     DateTimeField,
@@ -37,6 +38,7 @@ from django.db.models.functions import (
 )
 from django.db.models.lookups import GreaterThan, IsNull, LessThanOrEqual
 from django.db.models.sql import Query
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.graph.dates import date_text
 from stator.graph.graphs import StateGraph
@@ -249,7 +251,9 @@ class Moment(Func):
     arity = 1
     output_field = DateTimeField()
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
+    ) -> tuple[str, tuple[object, ...]]:
         """Compile so that each sum of a time and an interval is one in UTC."""
         return _in_utc(self).as_sql(compiler, connection, **context)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
 from django.db.models.expressions import DatabaseDefault, Value
 from django.db.models.lookups import Exact
 from django.db.models.query_utils import DeferredAttribute
@@ -82,7 +83,7 @@ class NextAttemptField(AsDjangoField, models.DateTimeField):
 
     django_class = models.DateTimeField
 
-    def pre_save(self, model_instance: Any, add: bool) -> object:
+    def pre_save(self, model_instance: Model, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add or value is not None:
             return value
@@ -206,7 +207,7 @@ class LazyJSONField(AsDjangoField, models.JSONField):
         """Return a value as JSON text."""
         return json.dumps(value, cls=self.encoder)
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> object:
+    def get_db_prep_value(self, value: object, connection: BaseDatabaseWrapper, prepared: bool = False) -> object:
         if type(value) is JsonText:
             return str(value)
         return super().get_db_prep_value(value, connection, prepared)
@@ -247,7 +248,7 @@ class ChangedField(AsDjangoField, models.DateTimeField):
         # Cached: Django would create one for each instance, which takes as long as five other columns.
         return super().get_default()
 
-    def pre_save(self, model_instance: Any, add: bool) -> object:
+    def pre_save(self, model_instance: Model, add: bool) -> object:
         # A save never writes this column, and an insert takes the database's time, so neither reads the attribute.
         if not add:
             return None

@@ -184,5 +184,5 @@ def _part(value: Any) -> Expression:
     return _number(value.bitand((1 << MOVES) - 1))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     return ExpressionWrapper(value, output_field=BigIntegerField())

@@ -86,7 +86,7 @@ class ModelOptions:
     lease_end: "Callable[[float, Combinable], Expression] | str | None" = None
     max_runtime: "Callable[[], Expression] | str | None" = None
     reasons: "Callable[[str], dict[str, Q]] | str | None" = None
-    of_extensions: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    of_extensions: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

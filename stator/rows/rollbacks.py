@@ -106,7 +106,7 @@ def _filled_by_inserts(model: type[Model]) -> frozenset[str]:
     return (FRAMEWORK_COLUMNS | keys | returned | FILLED_BY_UPDATES) - {state_field(model).name}
 
 
-def created(using: str, instances: Iterable[Any]) -> None:
+def created(using: str, instances: Iterable[Model]) -> None:
     """Make new instances unsaved again if the open transaction, or its savepoint, is rolled back."""
     if not is_open(using):
         return
@@ -169,7 +169,7 @@ class Journal:
             if hasattr(connection, name):
                 vars(connection)[name] = partial(method, getattr(connection, name))
 
-    def note(self, holder: Any, before: Values, after: Values) -> None:
+    def note(self, holder: object, before: Values, after: Values) -> None:
         """Note what was written into an object; it may be gone before the transaction ends."""
         changed = {
             name: (before.get(name, ABSENT), after.get(name, ABSENT))

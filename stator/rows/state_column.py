@@ -174,7 +174,7 @@ class StateField(_Column[V]):
         # Lookups leave expressions as they are.
         return [each if each in self.states else Value(each, self.django_class()) for each in values]
 
-    def managed(self, rows: Any) -> Any:
+    def managed(self, rows: QuerySet[Model]) -> Any:
         """Return those of the rows that have a state, known or not."""
         return rows.exclude(**{self.name: None}) if self.null else rows
 
@@ -216,7 +216,7 @@ class StateField(_Column[V]):
         found = self.states.get(value)
         return str(value) if found is None else found.name
 
-    def of(self, instance: Any) -> str:
+    def of(self, instance: object) -> str:
         """Return the name of the state of an object; the text of a value that this code does not know."""
         return self.name_of(self.stored(getattr(instance, self.attname)))
 
@@ -309,7 +309,7 @@ class StateField(_Column[V]):
         if value is not None:
             super().run_validators(value)
 
-    def validate(self, value: Any, model_instance: object) -> None:
+    def validate(self, value: object, model_instance: object) -> None:
         """Refuse what a save would refuse; Django leaves fields that are not editable to the code that sets them."""
         loaded = getattr(model_instance, "_loaded_state", None)
         if self.stored(value) == loaded or (value is None and self.null and loaded in (None, UNMANAGED)):

@@ -31,7 +31,7 @@ class Endpoint:
         """The port that it listens on; the system chooses one if 0 was asked for."""
         return int(self._server.server_address[1])
 
-    def start(self, worker: Any) -> None:
+    def start(self, worker: object) -> None:
         """Answer requests about a worker that is about to run."""
         self._server.worker = worker
         self._thread.start()

@@ -147,7 +147,7 @@ class Presence:
         found = maybe.exclude(pk=self._id).values_list("pk", "pid")[:MAX_ENDED]
         return [pk for pk, pid in found if not _exists(pid)]
 
-    def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:
+    def _row(self, alias: str, labels: list[str], published: dict[str, object]) -> Worker:
         return Worker(
             id=self._id,
             name=name_of(self._id),

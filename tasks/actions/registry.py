@@ -400,7 +400,7 @@ def actions_on_loop() -> frozenset[str]:
 django_on_loop: set[str] = set()
 
 
-def contained(function: Callable[..., Any], *args: object) -> Any:
+def contained(function: Callable[..., object], *args: object) -> Any:
     """Call project code for a coroutine that awaits the result; raise no error that a future would not pass on."""
     try:
         return function(*args)

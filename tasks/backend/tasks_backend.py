@@ -115,11 +115,11 @@ class StatorBackend(BaseTaskBackend):
         if len(_declared) < MAX_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
-    def enqueue(self, task: Task, args: list[object], kwargs: dict[str, object]) -> TaskResult:
+    def enqueue(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
         """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
         return self._enqueue(task, [(args, kwargs)])[0]
 
-    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[object], dict[str, object]]]) -> list[TaskResult]:
+    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, object]]]) -> list[TaskResult]:
         """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
 
         The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
@@ -176,7 +176,7 @@ class StatorBackend(BaseTaskBackend):
             "retention": options.retention,
         }
 
-    def _data(self, task: Task, args: list[object], kwargs: dict[str, object], nonce: str) -> dict[str, Any]:
+    def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
         data = {**call, "backend": self.alias, NONCE: nonce}
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}

@@ -91,7 +91,7 @@ def _ago(seconds: F) -> Later:
     return Later(-1 * Least(seconds, MAX_SECONDS))
 
 
-def _prune(using: str, rows: QuerySet[Any]) -> int:
+def _prune(using: str, rows: QuerySet[Model]) -> int:
     total = 0
     for part in in_parts(rows):
         for _ in range(BATCHES):
@@ -102,7 +102,7 @@ def _prune(using: str, rows: QuerySet[Any]) -> int:
     return total
 
 
-def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
+def _delete(using: str, rows: QuerySet[Model]) -> tuple[int, bool]:
     """Delete one batch; return how many tasks, and whether there may be more.
 
     Rows that another transaction deletes or requeues at the same time are skipped. Shared tasks that have further parts
@@ -124,7 +124,7 @@ def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
     return len(done), len(pks) == BATCH or len(parts) == BATCH
 
 
-def _delete_with_records(rows: QuerySet[Any], pks: list[int]) -> None:
+def _delete_with_records(rows: QuerySet[Model], pks: list[int]) -> None:
     if not pks:
         return
     of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])

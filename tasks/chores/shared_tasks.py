@@ -35,7 +35,7 @@ def connect() -> None:
     signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.settling")
 
 
-def settle(using: str, parts: list[Any]) -> None:
+def settle(using: str, parts: list[object]) -> None:
     """End the shared tasks of these parts, if one of their parts was canceled or all have ended.
 
     A part without success does not end the other parts, because they may still succeed.
@@ -64,7 +64,7 @@ def end_parts(using: str, wholes: list[object] | None = None) -> None:
 
 
 def _on_moves(
-    sender: object, moves: list[Move], using: str, instances: Mapping[Any, Any] | None = None, **kwargs: object
+    sender: object, moves: list[Move], using: str, instances: Mapping[object, object] | None = None, **kwargs: object
 ) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
     alone = _without("whole_id", instances)

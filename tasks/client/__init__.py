@@ -88,7 +88,7 @@ class Client:
         body = {"action": action, **({} if data is ... else {"data": data}), **options}
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
 
-    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **options: Any) -> list[Any]:
+    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **options: object) -> list[Any]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order.
 
         ``options``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them; and ``batch``: the number of
@@ -281,7 +281,7 @@ class Client:
             lost += [claim for claim in part if claim.lost]
         return lost
 
-    def _pages(self, path: str, what: str, filters: dict[str, Any]) -> Iterator[Any]:
+    def _pages(self, path: str, what: str, filters: dict[str, object]) -> Iterator[Any]:
         while True:
             given = {name: value for name, value in filters.items() if value is not None}
             page = self._call("GET", f"{path}?{urllib.parse.urlencode(given, doseq=True)}")
@@ -476,7 +476,7 @@ class HttpClaim(LoopClaim):
     def _note_end(self, *, lost: bool) -> None:
         self._is_lost, self.ended = lost, not lost
 
-    def _call(self, verb: str, until: float, values: dict[str, Any], method: str = "POST") -> tuple[Any, float]:
+    def _call(self, verb: str, until: float, values: dict[str, object], method: str = "POST") -> tuple[Any, float]:
         body = {"token": self._token, **{name: value for name, value in values.items() if value is not None}}
         path = f"tasks/{self.task['id']}/claim/{verb}"
         try:

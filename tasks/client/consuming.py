@@ -145,7 +145,7 @@ class Loop:
         """Claim tasks; wait for some."""
         raise NotImplementedError
 
-    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function that may block."""
         raise NotImplementedError
 
@@ -338,7 +338,7 @@ class ConsumerLoop(Loop):
     async def _take(self) -> list[Any]:
         return self.take()
 
-    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
         return function(*arguments)
 
     async def _sleep(self, seconds: float) -> None:

@@ -105,7 +105,7 @@ def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, QueueFigures]:
     ``read``: the number of tasks, in the order of claims, among which the longest wait is looked for.
     """
 
-    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
         count = CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
         lately = ended_lately(tasks).values(since=F("state_changed"))[:MAX_ENDED]
         return [count, FirstOf(waiting_in(tasks, read)), CountOf(lately), FirstOf(lately), Now()]

@@ -64,7 +64,7 @@ def claim(
 
 
 def _claim_at_once(
-    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, object], settings: TaskSettings
+    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any], settings: TaskSettings
 ) -> list[TaskClaim]:
     """Claim tasks in the usual case. With ``metadata``, tasks are claimed only if enough of the first ones have it."""
     known = queue.__dict__.get("known", queue)
@@ -119,9 +119,7 @@ def _lease_end(queue: QueueTemplate, lease: Parameter | None, settings: TaskSett
     return lease_end(lease, claims.longest_lease(queue.tasks, using=queue.using), settings, queue)
 
 
-def _take(
-    queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, object]
-) -> list[TaskClaim]:
+def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
     """Claim from a queue whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)

@@ -60,7 +60,7 @@ class LoopOfQueue(Loop):
         worker: str,
         limit: int = 1,
         lease: float | None = None,
-        metadata: dict[str, object] | None = None,
+        metadata: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -103,7 +103,7 @@ class AsyncQueueLoop(LoopOfQueue):
     """
 
     _woken: AsyncWake | None = None
-    _work: asyncio.Future[Any] | None = None
+    _work: asyncio.Future[object] | None = None
 
     def stop(self) -> None:
         """Claim nothing more, and end after the current task. Any thread and any signal handler may call this."""
@@ -147,7 +147,7 @@ class AsyncQueueLoop(LoopOfQueue):
         wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
         return (await wait(take, self._queue, MAX_WAIT))[0]
 
-    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
         return await sync_to_async(function)(*arguments)
 
     async def _sleep(self, seconds: float) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
 from uuid import UUID
 
 from django.db.models import CharField, Expression, F, Field, FloatField, OuterRef, Q, Sum
@@ -262,7 +261,7 @@ def _ended_so(
     return {pk for pk, result in found.items() if results is None or is_same_json(results[pk], result)}
 
 
-def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
+def resolve_many(results: Mapping[TaskClaim, object]) -> list[TaskClaim]:
     """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
     Return the claims that were lost, for which nothing was written. In each database, either all other claims are

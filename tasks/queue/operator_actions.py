@@ -150,7 +150,7 @@ def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...],
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
 
 
-def stays(rows: QuerySet[Any]) -> dict[Any, str]:
+def stays(rows: QuerySet[Model]) -> dict[Any, str]:
     """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
 
     A batch that has ended has published its action, and would have a task that is done later. A shared task that has

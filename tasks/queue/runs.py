@@ -184,7 +184,7 @@ def _copy(
         )
 
 
-def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[Any, float | None]) -> Run:
+def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[object, float | None]) -> Run:
     failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}

@@ -43,7 +43,7 @@ class Periodic:
 
     function: Callable[..., object]
     name: str
-    declared: dict[str, Any]
+    declared: dict[str, object]
     entities: tuple[str, ...] = ("",)
 
     def call(self, tick: Tick) -> None:

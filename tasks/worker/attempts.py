@@ -414,7 +414,7 @@ class TaskAttempt:
             self._begin()
         return await self.found.acall(self.context)
 
-    def in_thread(self, function: Callable[[], Any]) -> Awaitable[Any]:
+    def in_thread(self, function: Callable[[], object]) -> Awaitable[Any]:
         """Call a synchronous function in a thread of the worker, and return what to await for its result.
 
         In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open
@@ -429,7 +429,7 @@ class TaskAttempt:
             raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
         return threads.run(call, must_begin=bool(self.claim.started))
 
-    def _begin_and_call(self, function: Callable[[], Any]) -> Any:
+    def _begin_and_call(self, function: Callable[[], object]) -> Any:
         if self.is_marked and self.has_mark_to_write:
             with _marking_in_thread:
                 self._write_mark()
@@ -493,7 +493,7 @@ async def _queue_of(task: TaskRow) -> _Queue:
     return queue
 
 
-async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> _Queue:
+async def _load_queue(task: TaskRow, cached: dict[object, _Queue]) -> _Queue:
     if len(cached) >= MAX_QUEUES:
         cached.clear()
     loaded = asyncio.Event()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist
@@ -127,7 +126,7 @@ def _members(model: type[models.Model], column: str) -> Iterator[tuple[str, Stor
                 yield from members.items()
 
 
-def _named(value: Any) -> list[tuple[str, Stored]]:
+def _named(value: object) -> list[tuple[str, Stored]]:
     if isinstance(value, type) and issubclass(value, Enum):
         return [(name, stored(member)) for name, member in value.__members__.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):

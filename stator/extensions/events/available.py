@@ -50,7 +50,7 @@ logger = logging.getLogger("stator.events")
 Answers = dict[str, list[str]]
 
 
-def answers_to(rows: Sequence[Any]) -> list[Answers]:
+def answers_to(rows: Sequence[Model]) -> list[Answers]:
     """Return who has answered in the present visit of each object of one model, by one statement."""
     several = {
         event.name for row in rows if (state := state_of(row)) for event in state.events.values() if event.takes_several
@@ -86,13 +86,13 @@ def available_to(
     ]
 
 
-def answered_by(by: Any, row: Any, answers: Answers) -> list[str]:
+def answered_by(by: object, row: Model, answers: Answers) -> list[str]:
     """Return the names of the events that a sender has sent to an object, and may take back: others are missing."""
     name = name_of(sender_of(by))
     return [event.name for event in _taken(row) if name in answers.get(event.name, ()) and _waits(event, row, answers)]
 
 
-def skips(rows: QuerySet[Any]) -> list[str]:
+def skips(rows: QuerySet[Model]) -> list[str]:
     """Return a sentence for each approval that a move by hand of these rows would skip, and whose approval it is.
 
     An approval is an event that moves objects, and that needs a permission, several senders, or a sender of some kind.
@@ -123,12 +123,12 @@ def _so_far(senders: list[str] | None) -> str:
     return f"; so far from {listed(senders)}" if senders else ""
 
 
-def _taken(row: Any) -> list[AwaitedEvent]:
+def _taken(row: Model) -> list[AwaitedEvent]:
     state = state_of(row)
     return list(state.events.values()) if state else []
 
 
-def _is_open(event: AwaitedEvent, row: Model, by: Any, answers: Answers) -> bool:
+def _is_open(event: AwaitedEvent, row: Model, by: object, answers: Answers) -> bool:
     name = name_of(by)
     if event.takes_several and (not name or name in answers.get(event.name, ())):
         return False

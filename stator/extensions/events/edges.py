@@ -84,7 +84,7 @@ class AwaitedEvent(Trigger):
     name: str
     state: "State"
     permission: str = ""
-    form: Callable[..., Any] | None = None
+    form: Callable[..., object] | None = None
     unless: Callable[[Any, Any], bool] | None = None
     count: int | Callable[[Any], int] = 1
     keep_for: float | None = None

@@ -20,7 +20,7 @@ class TakesEvents:
 
     instance: Any
 
-    def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
+    def send(self, name: str, payload: object = None, *, by: object = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.
 
         ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
@@ -40,7 +40,7 @@ class TakesEvents:
 
     asend = in_thread(send)
 
-    def withdraw(self, name: str, *, by: Any, reason: str = "") -> Sent:
+    def withdraw(self, name: str, *, by: object, reason: str = "") -> Sent:
         """Take back an event that ``by`` has sent, in the caller's transaction, while further senders are missing.
 
         ``missing`` of the result is the number of senders it needs now. The history keeps both. Raises
@@ -51,7 +51,7 @@ class TakesEvents:
 
     awithdraw = in_thread(withdraw)
 
-    def link(self, name: str, *, by: Any, expires: float = 86400) -> str:
+    def link(self, name: str, *, by: object, expires: float = 86400) -> str:
         """Return the path of a page under ``stator.urls`` on which ``by`` sends the event once, without an account.
 
         Whoever has the path is this sender, with the permission of the event; ``unless`` and ``count`` still apply. It
@@ -62,7 +62,7 @@ class TakesEvents:
 
     alink = in_thread(link)
 
-    def available(self, user: Any) -> list[str]:
+    def available(self, user: object) -> list[str]:
         """Return the names of the events that ``user`` may send to the object now, read from the database.
 
         They are the events of its state that the user has the permission for, that ``unless`` does not refuse, and that

@@ -1,6 +1,6 @@
 """The messages between a worker and its isolated processes, and the errors that are raised if no answer comes."""
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from stator.exceptions import StatorError
 
@@ -44,7 +44,7 @@ class IsolatedAnswer(TypedDict, total=False):
 
     ready: bool
     extended: float
-    reached: list[Any]
+    reached: list[object]
     ended: str
     moved: list[str]
     failed: int

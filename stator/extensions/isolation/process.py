@@ -69,7 +69,7 @@ class IsolatedProcess:
         """Whether it may be asked again: it was not killed and gave all its answers."""
         return not self._killed
 
-    def start(self, options: Mapping[str, Any]) -> None:
+    def start(self, options: Mapping[str, object]) -> None:
         """Start it and return once it is ready; raise :class:`NotStarted` or :class:`ProcessFailed`."""
         environment = _environment()
         with self._lock:

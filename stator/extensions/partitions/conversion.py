@@ -253,13 +253,13 @@ class Conversion:
             replaced.append((name, kind, new))
         return replaced
 
-    def _undo(self, cursor: Any) -> None:
+    def _undo(self, cursor: CursorWrapper) -> None:
         """Remove what an interrupted conversion left."""
         self._do(cursor, UNBOUND)
         for (name,) in self._asked(LEFT, [self.quoted, NEW]):
             self._do(cursor, "DROP INDEX {index}", index=(self.schema, name))
 
-    def _swap(self, cursor: Any, division: Division, replaced: list[tuple[str, str | None, str]]) -> None:
+    def _swap(self, cursor: CursorWrapper, division: Division, replaced: list[tuple[str, str | None, str]]) -> None:
         """Make the table the first partition of a new one."""
         for name, kind, new in replaced:
             self._exchange(cursor, name, kind, new)
@@ -317,7 +317,7 @@ class Conversion:
         """Return the end of the statement that creates the table."""
         return self._spelled_out(f" PARTITION BY {division.method} ({{column}})") if division else ""
 
-    def _delete_orphans(self, cursor: Any) -> None:
+    def _delete_orphans(self, cursor: CursorWrapper) -> None:
         """Delete rows that outlived what they refer to: in a table without partitions nothing would ever do so."""
         for field in self.model._meta.local_fields:
             if isinstance(field, ForeignKey):
@@ -336,7 +336,7 @@ class Conversion:
             found[kind].append(statement)
         return found
 
-    def _set(self, cursor: Any, properties: Mapping[str, list[str]]) -> None:
+    def _set(self, cursor: CursorWrapper, properties: Mapping[str, list[str]]) -> None:
         """Give the storage parameters to the table, or to each partition."""
         for body in properties["storage"]:
             for (table,) in self._asked(LEAVES, {"table": self.quoted}):
@@ -361,7 +361,7 @@ class Conversion:
         elif sequence:
             self._do(cursor, "ALTER SEQUENCE {sequence} OWNED BY {table}.{pk}", sequence=sequence.place)
 
-    def _alone(self, change: Callable[[Any], None]) -> None:
+    def _alone(self, change: Callable[[CursorWrapper], None]) -> None:
         """Make a change in a transaction that holds the table alone."""
         for left in reversed(range(TRIES)):
             try:
@@ -382,7 +382,7 @@ class Conversion:
         with self.connection.cursor() as cursor:
             self._do(cursor, template, **parts)
 
-    def _do(self, cursor: Any, template: str, **parts: Part) -> None:
+    def _do(self, cursor: CursorWrapper, template: str, **parts: Part) -> None:
         cursor.execute(self._spelled_out(template, **parts))
 
     def _execute(self, cursor: CursorWrapper, statements: Iterable[str]) -> None:

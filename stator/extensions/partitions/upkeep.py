@@ -87,7 +87,7 @@ class PartitionUpkeep:
             if not rows.filter(**{f"{at}__gte": lower, f"{at}__lt": upper}).exists()
         ]
 
-    def _changed(self, change: Callable[[Any], None]) -> int:
+    def _changed(self, change: Callable[[CursorWrapper], None]) -> int:
         """Make a change in a transaction that holds the table alone; return 0 if it does not get the lock."""
         try:
             with locked(self._connection, self.table.place) as cursor:

@@ -1,7 +1,6 @@
 """Tables that Citus has distributed over its nodes: which they are."""
 
 from time import monotonic
-from typing import Any
 
 from django.apps import apps
 from django.db import connections
@@ -30,7 +29,7 @@ def apart_by(model: type[Model], using: str) -> str:
     return spread.name if not is_in_one_line(spread) or is_distributed(model, connection) else ""
 
 
-def is_distributed(model: type[Model], connection: Any) -> bool:
+def is_distributed(model: type[Model], connection: BaseDatabaseWrapper) -> bool:
     """Return whether Citus has distributed the table of a model by a column; the answer is kept, "no" for a minute."""
     if not capabilities_of(connection).has_nodes:
         return False

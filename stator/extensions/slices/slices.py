@@ -176,7 +176,7 @@ class Divided(Undivided):
     def part_with(self, row: Any) -> Operations:
         return self.of_value(getattr(row, self.name)) if self.is_divided else self.store
 
-    def near(self, row: Any) -> Operations:
+    def near(self, row: object) -> Operations:
         return self.part_with(row)
 
     def at(self, value: object) -> Operations:
@@ -339,7 +339,7 @@ class CommonLine(Divided):
     def may_be_divided(self) -> bool:  # type: ignore[override]
         return bool(self.store.capabilities.has_nodes)
 
-    def near(self, row: Any) -> Operations:
+    def near(self, row: object) -> Operations:
         """Return the slice of a row; those of the first are found without it: most such tables are not divided."""
         if not self.store.capabilities.has_partitions:
             return self.store
@@ -505,7 +505,7 @@ class FreeSlices(Slices):
         operations = self._operations
         name, rows = self._division.name, self._rows(states, Crashes.NONE)
 
-        def after(value: Any) -> QuerySet[Any]:
+        def after(value: object) -> QuerySet[Any]:
             return rows.filter(**{f"{name}__gt": value})
 
         first = rows if is_first else after(Parameter("last", self._division.field))

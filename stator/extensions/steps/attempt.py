@@ -324,7 +324,7 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
 
 
 def _send(
-    operations: Any, connection: BaseDatabaseWrapper, statement: Statement, values: dict[str, object]
+    operations: "Operations", connection: BaseDatabaseWrapper, statement: Statement, values: dict[str, object]
 ) -> list[Row]:
     params = statement.bind(connection, values)
     if capabilities_of(connection).writes_in_with:

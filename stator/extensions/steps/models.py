@@ -55,7 +55,7 @@ class Step(models.Model):
         return json.loads(self.result)
 
 
-def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
+def steps_of(rows: QuerySet[Model], pk: object) -> QuerySet[Step]:
     """Return the steps that are done in the present visit of one object among the rows of a managed model."""
     row = rows.filter(pk=pk)
     for values in row.values_list(*OF_LIFE):

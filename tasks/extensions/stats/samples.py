@@ -5,10 +5,10 @@ Each queue has a label of its own there. Its old samples are thinned, merged and
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
 
@@ -85,7 +85,7 @@ def _is_first(using: str, minute: datetime) -> bool:
 
 
 def _waiting(using: str) -> Iterator[Sample]:
-    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
         line = waiting_in(tasks, WAITING)
         return [CountOf(line), FirstOf(line), Now()]
 
@@ -95,7 +95,7 @@ def _waiting(using: str) -> Iterator[Sample]:
 
 
 def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
-    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
         ended = tasks.filter(
             state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour, state_changed__lt=hour + HOUR
         )

@@ -15,7 +15,7 @@ from stator.extensions.events.admin.sending import may_send
 class HasEventPages(ModelAdmin):
     """Override ``has_link_permission`` if not everybody who may send an event may make links for others."""
 
-    def has_send_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_send_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return whether the user may send one of the events of the graph."""
         own: Any = self
         events = (event for state in own.model.state_graph.states.values() for event in state.events.values())

@@ -125,7 +125,7 @@ def _payload(event: AwaitedEvent, form: forms.Form) -> Any:
 
 
 def _send(
-    model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], name: str, payload: Any, reason: str
+    model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], name: str, payload: object, reason: str
 ) -> int:
     """Send the event to each row; raise the refusal if there is only one."""
     user = request.user
