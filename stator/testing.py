@@ -158,7 +158,7 @@ def check_graph(
     """
     exploring = import_module("stator.testing_graph")
     starts = exploring.entries_of(graph, list(entries))
-    plan = exploring.Plan(graph, starts, objects, tuple(raises), events=dict(events or {}))
+    plan = exploring.WalkPlan(graph, starts, objects, tuple(raises), events=dict(events or {}))
     exploring.explore(plan, max_examples, max_steps)
 
 

@@ -237,13 +237,15 @@ class Turn:
     def end(self, place: tuple[datetime, object] | None, began: float, now: float, *, at_head: bool = True) -> None:
         """Note where the claim ended if it found as many rows as it wanted, else None.
 
-        ``at_head``: it began at the head if it did not begin at its place.
+        ``at_head``: it began at the head if it did not begin at its place; else it began at the watermark.
         """
+        took = now - began
+        if self.place is None:
+            self.wait_until = now + max(HEAD_EVERY, took / HEAD_PART)
         if self.place is None and at_head:
-            self.head_took = now - began
-            self.wait_until = now + max(HEAD_EVERY, self.head_took / HEAD_PART)
+            self.head_took = took
         else:
-            self.took = now - began
+            self.took = took
         self.place = place
         self.strained = self.head_took > STRAINED_FROM and self.head_took > STRAINED * self.took > 0
 

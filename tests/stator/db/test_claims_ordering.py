@@ -349,6 +349,9 @@ def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
     turn.end(place, 200.0, 203.0)
     assert turn.begin(203.0 + 9 * 3) == place
     assert turn.begin(203.0 + 3 / HEAD_PART) is None
+    # So does one from a watermark, behind which a burst may stand.
+    turn.end(place, 300.0, 300.01, at_head=False)
+    assert turn.begin(300.02) == place
 
 
 def test_line_is_strained_where_a_claim_from_its_head_takes_far_longer():

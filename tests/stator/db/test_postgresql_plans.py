@@ -14,7 +14,7 @@ from stator.db import chores
 from stator.db.claims import Watermark
 from stator.db.probe import look, new_watermark, overdue
 from stator.extensions.stats import chores as of_stats
-from stator.graph.outcomes import Waiting
+from stator.graph.outcomes import Released, Waiting
 from stator.rows.claimable import Crashes
 from stator.statements import Statement
 from tests.emptying import empty
@@ -174,18 +174,19 @@ def test_claims_and_polls_from_a_watermark_begin_there_in_the_index(operations, 
     monkeypatch.setattr("stator.db.claims.SLOW", -1.0)
     watermark = new_watermark(operations)
     operations.claims.lines.watermark = Watermark(watermark, has_before=False)
-    for _ in range(2):
-        operations.claim(automatic(operations), 2000)
+    claims = [*operations.claim(automatic(operations), 2000), *operations.claim(automatic(operations), 2000)]
     look(operations, watermark=watermark)
     _, claim, poll = explained.plans
+    operations.record([(each, Released()) for each in claims])
     assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= " in claim
     for column in ("COALESCE(state_next_attempt, state_changed)", "state_next_attempt", "state_locked_until"):
         assert re.search(rf"Index Cond: .*\({re.escape(column)} >= '", poll), poll
 
 
 def test_statement_that_is_prepared_keeps_to_its_index(operations, explained, monkeypatch):
-    # However long the machine takes, no claim returns to the head of the line.
+    # However long the machine takes, no claim returns to the head of the line, or asks for the places of rows.
     monkeypatch.setattr("stator.db.claims.HEAD_EVERY", 600.0)
+    monkeypatch.setattr("stator.db.claims.STRAINED_FROM", 600.0)
     for _ in range(session.USES + 3):
         claims = operations.claim(automatic(operations), 10)
         operations.record([(claim, Waiting(60.0)) for claim in claims])

@@ -24,6 +24,7 @@ def new_session(transactional_db, monkeypatch):
     """No other test has prepared anything, nor does a later one meet what these do to it."""
     # Else each claim on a slow machine is from the head of the line, which is another statement.
     monkeypatch.setattr("stator.db.claims.HEAD_EVERY", 3600.0)
+    monkeypatch.setattr("stator.db.claims.STRAINED_FROM", 3600.0)
     connection.close()
     yield
     connection.close()
