@@ -195,7 +195,8 @@ class Scheduler:
             if scope.alias not in outages and (group := self._served(scope)):
                 self._looked[scope] = time.monotonic()
                 with outages.noted(scope.alias), scope.enter():
-                    self._watermarks[scope].look(group, partial(together, group, LOOK), partial(_look_at, found), found)
+                    all_together, look = partial(together, group, LOOK), partial(_look_at, found)
+                    self._watermarks[scope].look(group, all_together, look, found, everything=self._at_once)
         return found
 
     def _to_look_at(self) -> list[Scope]:

@@ -55,11 +55,16 @@ class Watermarks:
         together: Together,
         look: Callable[..., object],
         found: dict[Operations, Work],
+        *,
+        everything: bool,
     ) -> None:
-        """Poll some models by ``look(watermark, *models)``, and look at what lies before if it is time."""
+        """Poll some models by ``look(watermark, *models)``, and look at what lies before if it is time.
+
+        ``everything``: do so now, since there is nothing else to do meanwhile.
+        """
         before: dict[Operations, Work] = {}
         began = time.monotonic()
-        self.saw_all = not self._is_slow or began >= self._again
+        self.saw_all = everything or not self._is_slow or began >= self._again
         if self._is_slow and self.saw_all:
             before = self._look_before(group, together, began)
             began = time.monotonic()

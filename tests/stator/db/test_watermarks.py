@@ -27,7 +27,7 @@ class Worker:
     def __init__(self, model, monkeypatch, **settings):
         self.now = 1000.0
         self.operations = operations_of(model, **settings)
-        self._scheduler = Scheduler([self.operations], Lanes(()), self.operations.settings, at_once)
+        self.scheduler = Scheduler([self.operations], Lanes(()), self.operations.settings, at_once)
         monkeypatch.setattr(watermarks, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.slow(monkeypatch, ALWAYS)
 
@@ -40,7 +40,7 @@ class Worker:
     def poll(self, *, later=0.0):
         """Poll, some seconds later; what is there to do."""
         self.now += later
-        return self._scheduler.look(Outages())[self.operations]
+        return self.scheduler.look(Outages())[self.operations]
 
     def claim(self, limit=10):
         """Claim rows of the states without a limit of their own; their keys."""
@@ -96,6 +96,17 @@ def test_rows_that_arrive_are_claimed_at_once(kind, monkeypatch):
         assert worker.poll().ready
         assert worker.claim() == [row.pk for row in rows]
     assert not worker.poll().ready
+
+
+def test_worker_that_has_nothing_else_to_do_looks_at_everything(monkeypatch):
+    early = put(Line, state_changed=ago(500), **LEASED)
+    worker = Worker(Line, monkeypatch)
+    worker.begin_at_watermark()
+    change(early, **FREE, state_ready=True)
+    assert not worker.poll().ready
+    worker.scheduler.soon(at_once=True)
+    assert worker.poll().ready
+    assert worker.claim() == [early.pk]
 
 
 def test_row_that_is_ready_again_before_the_watermark_is_claimed_after_an_interval(kind, monkeypatch):
