@@ -35,8 +35,7 @@ LOCK_AMONG = """
 SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.sought LIMIT {limit}
 """
 
-# The limits of a session, and how to restore them.
-# What a look limits.
+# What a look limits in a session, what that was before, and how to restore it.
 LIMITED = ("lock_timeout", "statement_timeout", "max_parallel_workers_per_gather")
 LIMITS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in LIMITED)
 RESTORE = "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in LIMITED)

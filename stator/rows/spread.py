@@ -59,7 +59,8 @@ class Burst:
     def part(self) -> int:
         """Return the part of the next row."""
         now = monotonic()
-        if not self._left or now >= self._ends:
+        # Threads may take it below zero.
+        if self._left <= 0 or now >= self._ends:
             self._part, self._left, self._ends = random.choice(SPREAD), self.ROWS, now + self.SECONDS
         self._left -= 1
         return self._part

@@ -43,10 +43,10 @@ def _inside(lines: dict[Any, Rows], names: dict[Any, str]) -> Iterator[Problem]:
     """Yield what holds the line of each of some queues: one statement, and one if anything holds any."""
     heads = dict(zip(lines, _ends([*lines.values()], "priority", "metadata"), strict=True))
     keys = {pk: [name for name, _ in _names_in(head).most_common(NAMES)] for pk, head in heads.items()}
-    told = {pk: [_values(one, keys[pk]) for one in head] for pk, head in heads.items()}
-    held = [pk for pk, head in told.items() if Starving.is_possible(head)]
+    shown = {pk: [_values(one, keys[pk]) for one in head] for pk, head in heads.items()}
+    held = [pk for pk, head in shown.items() if Starving.is_possible(head)]
     for pk, tail in zip(held, _ends([lines[pk] for pk in held], "-priority", "metadata"), strict=True):
-        if inside := starving(keys[pk], told[pk], [_values(one, keys[pk]) for one in tail]):
+        if inside := starving(keys[pk], shown[pk], [_values(one, keys[pk]) for one in tail]):
             yield _of_metadata(inside, names[pk], pk)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 from django.db.models.signals import post_migrate
 
 from stator.capabilities import capabilities_of
@@ -78,9 +79,13 @@ def _make_in(app_config: AppConfig, using: str, **kwargs: object) -> None:
 def make_function(connection: Any) -> None:
     """Make the function on each node, unless it is there; Citus makes it on further ones."""
     with connection.cursor() as cursor:
-        cursor.execute(PRESENT)
-        if cursor.fetchone() != (BODY,):
+        if not _is_made(cursor):
             cursor.execute(FUNCTION.format(body=BODY))
+
+
+def _is_made(cursor: CursorWrapper) -> bool:
+    cursor.execute(PRESENT)
+    return bool(cursor.fetchone() == (BODY,))
 
 
 def text_of(connection: Any, statement: Statement) -> str:
@@ -130,8 +135,7 @@ class Shards:
         store, field = self._division.store, self._division.field
         connection, addresses = store.connection, list[Operations]()
         with connection.cursor() as cursor:
-            cursor.execute(PRESENT)
-            if cursor.fetchone() == (BODY,):
+            if _is_made(cursor):
                 tried = [field.to_python(number) for number in range(TRIED)]
                 given = [field.get_db_prep_value(value, connection) for value in tried]
                 table = connection.ops.quote_name(store.model._meta.db_table)
