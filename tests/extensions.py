@@ -241,6 +241,7 @@ def own_files(name: str) -> list[Path]:
     return [path for path in paths if path.is_file() and matches(path.relative_to(ROOT).as_posix(), patterns)]
 
 
+@cache
 def core_files() -> list[Path]:
     """Return the modules of the framework's core, the queue's core, and the engine for PostgreSQL."""
     others = " ".join(extension.files for extension in EXTENSIONS.values())
@@ -255,21 +256,18 @@ def spelled(path: Path, words: str) -> int:
 
     A line that names the folder of an extension goes with it (``bin/without``), so it is not counted.
     """
-    pattern, (names, code) = re.compile(words), _lines(path)
-    found = {line for line, said in names.items() if any(map(pattern.search, said))}
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and pattern.search(
-            node.name.strip("_")
-        ):
-            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    going = {at for at, line in enumerate(path.read_text().splitlines(), 1) if FOLDER.search(line)}
-    return len((found & code) - going)
+    pattern, (names, defined, code) = re.compile(words), _lines(path)
+    lines = {line for line, said in names.items() if any(map(pattern.search, said))}
+    for name, definition in defined:
+        if pattern.search(name):
+            lines.update(definition)
+    return len(lines & code)
 
 
 @cache
-def _lines(path: Path) -> tuple[dict[int, set[str]], set[int]]:
-    """Return the names and words of strings in each line, and the lines that are code."""
-    names, code, documented = defaultdict(set), set(), _docstrings(tree_of(path))
+def _lines(path: Path) -> tuple[dict[int, set[str]], list[tuple[str, range]], set[int]]:
+    """Return the names and words of strings in each line, what is defined where, and the lines of code that count."""
+    names, defined, code, documented = defaultdict(set), [], set(), _docstrings(tree_of(path))
     blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         if token.type in blank or token.start[0] in documented:
@@ -282,7 +280,10 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], set[int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names[node.lineno].add(node.module)
-    return names, code
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.append((node.name.strip("_"), range(node.lineno, (node.end_lineno or node.lineno) + 1)))
+    going = {at for at, line in enumerate(path.read_text().splitlines(), 1) if FOLDER.search(line)}
+    return names, defined, code - going
 
 
 def _docstrings(tree: ast.Module) -> set[int]:
