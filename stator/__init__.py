@@ -1,7 +1,7 @@
 """Reconciliation loops for Django models: workers move objects from state to state until each is where it belongs."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stator.exceptions import (
     EventRefused,
@@ -41,8 +41,11 @@ __all__ = [
 __version__ = "1.2.dev0"
 
 
-def __getattr__(name: str) -> Any:
-    """Return what is imported when it is used first: models need Django's apps."""
-    if name in ("StateField", "StatorModel"):
-        return getattr(import_module("stator.models"), name)
-    raise AttributeError(f"module 'stator' has no attribute {name!r}")
+# With it, type checkers would take any name for one of this module.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Return what is imported when it is used first: models need Django's apps."""
+        if name in ("StateField", "StatorModel"):
+            return getattr(import_module("stator.models"), name)
+        raise AttributeError(f"module 'stator' has no attribute {name!r}")

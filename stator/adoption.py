@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from random import uniform
 from time import monotonic, sleep
-from typing import Any
+from typing import TypeVar
 
 from django.core.management.base import CommandError
 from django.db import OperationalError, transaction
@@ -13,7 +13,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations import AddField, AddIndex, RemoveField, RemoveIndex
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import F, Index, Model, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from stator.capabilities import capabilities_of
@@ -33,6 +33,9 @@ logger = logging.getLogger("stator.migrations")
 LOCK_TIMEOUT, MAX_LOCK_TIMEOUT = 0.5, 8.0
 # Seconds that the operation tries to get the lock, and seconds between two log lines about that.
 PATIENCE, REPORT_INTERVAL = 300.0, 10.0
+
+# What is stored for a state.
+Stored = TypeVar("Stored", bound=str | int)
 
 # An operation, the state of the project before it and after it.
 Step = tuple[Operation, ProjectState, ProjectState]
@@ -125,7 +128,7 @@ class KeepDueTimes(TableOperation):
     attempt.
     """
 
-    def __init__(self, model_name: str, intervals: Mapping[Any, float], field: str = USUAL_NAME) -> None:
+    def __init__(self, model_name: str, intervals: Mapping[Stored, float], field: str = USUAL_NAME) -> None:
         super().__init__(model_name)
         self.intervals = dict(intervals)
         self.field = field
@@ -166,8 +169,8 @@ class FillStates(TableOperation):
     def __init__(
         self,
         model_name: str,
-        states: Mapping[Any, Q],
-        at_rest: Sequence[Any] = (),
+        states: Mapping[Stored, Q],
+        at_rest: Sequence[str | int] = (),
         field: str = USUAL_NAME,
         elidable: bool = False,
     ) -> None:
@@ -177,7 +180,7 @@ class FillStates(TableOperation):
         self.at_rest = list(at_rest)
         self.field = field
 
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, list[object], dict[str, object]]:
         name, args, kwargs = super().deconstruct()
         # Only once it is in a file: makemigrations itself leaves out operations that can be elided.
         return name, args, {**kwargs, "elidable": True}
@@ -191,7 +194,7 @@ class FillStates(TableOperation):
                 # These stay, whatever a later condition says.
                 rows = rows.exclude(condition)
                 continue
-            changes: dict[str, Any] = {self.field: state, "state_version": F("state_version") + 1}
+            changes: dict[str, object] = {self.field: state, "state_version": F("state_version") + 1}
             rests = {"state_ready": False} if state in self.at_rest else {}
             with progress(f"rows of {model._meta.db_table} compared with {state}") as shown:
                 change_rows(rows.filter(condition), changes | rests, shown)
@@ -247,7 +250,7 @@ def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Op
     return (name in found) == adds
 
 
-def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Any) -> None:
+def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Index) -> None:
     """Build an index concurrently, unless it is there; one whose building was interrupted is dropped first."""
     find = (
         "SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError, router, transaction
@@ -43,6 +43,9 @@ from stator.rows.wakeup import announce
 from stator.statements import Statement
 from stator.worker.announcements import tell
 
+if TYPE_CHECKING:
+    from stator.models import StatorModel
+
 __all__ = [
     "OUTAGES", "Claim", "Failure", "Insertion", "LeaseLost", "Outcome", "Released", "Row", "Waiting", "Written",
     "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find", "find_many", "first_of_each", "hold",
@@ -55,20 +58,23 @@ MAX_ROWS = 1000
 # The most operations to cache: one for each model, database and named worker, with its compiled statements.
 MAX_CACHED = 250
 
-Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
+M = TypeVar("M", bound=Model)
+Key = TypeVar("Key", bound=Hashable)
+
+Pick = Callable[[QuerySet[M]], QuerySet[M]]
 
 
 def claim(
-    model: type[Model],
+    model: type[M],
     limit: int = 1,
     *,
-    pick: Pick | None = None,
+    pick: "Pick[M] | None" = None,
     lease: float | Expression | None = None,
     worker: str = "",
     using: str | None = None,
     first: Callable[[], bool] | None = None,
     then: Callable[[list[Claim]], list[Claim]] | None = None,
-    among: Pick | None = None,
+    among: "Pick[M] | None" = None,
 ) -> list[Claim]:
     """Claim up to ``limit`` ready rows and return the claims; ``claim.instance`` is the object.
 
@@ -90,8 +96,8 @@ def claim(
     states, where = conditions.states(operations.automatic), conditions.rows()
     until = operations.settings.LEASE if lease is None else lease
 
-    def claimable(part: Operations) -> QuerySet[Any]:
-        return part.ready(states).filter(where)
+    def claimable(part: Operations) -> QuerySet[M]:
+        return cast("QuerySet[M]", part.ready(states).filter(where))
 
     for part, most in operations.division.shares(pick(claimable(operations)), limit):
         rows = claimable(part)
@@ -111,15 +117,15 @@ def claim(
 
 
 def claim_at_once(
-    model: type[Model],
+    model: type[M],
     key: Hashable,
     limit: int,
     *,
-    pick: Pick,
+    pick: "Pick[M]",
     lease: Callable[[], Expression],
     also: Statement,
     values: Mapping[str, object],
-    among: Pick | None = None,
+    among: "Pick[M] | None" = None,
     worker: str = "",
     using: str | None = None,
 ) -> tuple[list[Claim], bool]:
@@ -169,17 +175,17 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim on a row by its token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
-    found: Any = operations.rows.filter(pk=pk, state_claim=token).first()
+    found = operations.rows.filter(pk=pk, state_claim=token).first()
     return _standing(operations, pk, found, token)
 
 
-def of_instance(instance: Any, token: UUID) -> Claim:
+def of_instance(instance: "StatorModel", token: UUID) -> Claim:
     """Return the claim for a token on an object as it was just read; raise ``LeaseLost`` if it has ended."""
     operations = _operations(type(instance), home_of(instance))
     return _standing(operations, instance.pk, instance if instance.state_claim == token else None, token)
 
 
-def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: UUID) -> Claim:
+def _standing(operations: Operations, pk: Pk, instance: "Instance | None", token: UUID) -> Claim:
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     if (field := operations.state_field).state_of(instance) is None:
@@ -187,13 +193,13 @@ def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: 
     return complete([_claim_of(operations, instance, token)])[0]
 
 
-def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
+def find_many(model: type[Model], tokens: Mapping[Key, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims on rows by their tokens; claims that have ended are left out."""
     operations = _operations(model, using)
-    rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
+    rows = operations.rows.filter(pk__in=list(tokens))
     state_of = operations.state_field.state_of
     known = [row for row in rows if tokens[row.pk] == row.state_claim and state_of(row) is not None]
-    return complete([_claim_of(operations, row, row.state_claim) for row in known])
+    return complete([_claim_of(operations, row, tokens[row.pk]) for row in known])
 
 
 def hold(
@@ -222,8 +228,8 @@ def hold(
     return _hold(claim.operations, claim, build(**values), then, returned)
 
 
-def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = None) -> list[Any]:
-    """Insert rows with one statement; return them in order.
+def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = None) -> list[Instance] | list[Row]:
+    """Insert rows with one statement; return them, or the columns that ``new`` names, in order.
 
     Return nothing, and insert nothing, if the condition is not met, a unique value is taken or the database cannot do
     this.
@@ -234,7 +240,7 @@ def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = No
     return inserts.insert(operations, new, connection) if capabilities_of(connection).inserts_from_json else []
 
 
-def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> Written:
+def end(ends: Sequence[Ended], note: object = None, *, where: Q | None = None) -> Written:
     """End claims of one model with outcomes of one kind.
 
     Claims that had ended before, claims whose leases ran out, and claims on rows that do not match ``where`` are
@@ -265,7 +271,7 @@ def end(ends: Sequence[Ended], note: Any = None, *, where: Q | None = None) -> W
 
 
 def moved(
-    claim: Claim, to: State | str, values: dict[str, Any] | None = None, *, failure: Failure | None = None
+    claim: Claim, to: State | str, values: dict[str, object] | None = None, *, failure: Failure | None = None
 ) -> Moved:
     """Return the outcome that moves the row of a claim, for :func:`end`.
 
@@ -318,11 +324,11 @@ def _process_id(pid: int) -> str:
     return new_worker_id()
 
 
-def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
+def _in_turn(rows: QuerySet[M]) -> QuerySet[M]:
     return rows.order_by(place_in_line(), "pk")
 
 
-def _claim_of(operations: Operations, instance: Any, token: UUID, claimed: float | None = None) -> Claim:
+def _claim_of(operations: Operations, instance: Instance, token: UUID, claimed: float | None = None) -> Claim:
     """Return the claim on a row; without the time of the claim, its lease is counted from now."""
     field = operations.state_field
     state = field.states[instance.__dict__[field.attname]]

@@ -1,11 +1,11 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings as django_settings
 from django.core import checks
@@ -22,14 +22,20 @@ LEGACY = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURREN
 ALONE_FROM = 2
 
 
+# The names of schemas; a function that returns them, or its path.
+Schemas = Sequence[str] | Callable[[], Sequence[str]] | str
+
+Value = TypeVar("Value")
+
+
 def setting(
-    default: object,
+    default: Value,
     help_text: str,
     least: float | None = None,
     kind: type = float,
     most: float | None = None,
     of_lease: float | None = None,
-) -> Any:
+) -> Value:
     """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
 
     With ``kind=Sequence``, it is a list of dotted paths of modules with an ``EXTENSION`` each.
@@ -57,7 +63,7 @@ class CheckedSettings:
     _latest: ClassVar[tuple[object, Any]] = (None, None)
 
     @classmethod
-    def given(cls) -> Any:
+    def given(cls) -> object:
         """Return what the Django settings have for these settings, unchecked."""
         return getattr(django_settings, cls.NAME, None) or {}
 
@@ -102,7 +108,7 @@ class CheckedSettings:
             yield checks.Error(f"{cls.NAME} setting: {message}.", hint=hint, id=identifier)
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def completed(cls, values: dict[str, object]) -> dict[str, object]:
         """Return the given values, plus defaults that depend on them."""
         return values
 
@@ -158,7 +164,7 @@ class Settings(CheckedSettings):
     ALLOW_QUERY_TOKEN: bool = setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
-    SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
+    SCHEMAS: Schemas = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
     EXTENSIONS: Sequence[str] = setting((), "Modules with an EXTENSION each, after Stator's own.", kind=Sequence)
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
     UTC: bool = setting(False, "Whether pages and commands show times in UTC, not in the site's TIME_ZONE.", kind=bool)
@@ -183,13 +189,13 @@ class Settings(CheckedSettings):
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
 
     @classmethod
-    def given(cls) -> Any:
+    def given(cls) -> object:
         """Return what the Django settings have for these settings, also under Takahe's names."""
         given = super().given()
         return _legacy() | given if isinstance(given, dict) else given
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def completed(cls, values: dict[str, object]) -> dict[str, object]:
         """Add the defaults that a given lease shortens."""
         return _following_lease(values) | values
 
@@ -222,8 +228,8 @@ read_settings = Settings.read
 latest_settings = Settings.latest
 
 
-def _following_lease(values: dict[str, Any]) -> dict[str, float]:
-    lease: Any = values.get("LEASE")
+def _following_lease(values: dict[str, object]) -> dict[str, object]:
+    lease = values.get("LEASE")
     if not is_number(lease) or lease <= 0:
         return {}
     return {
@@ -233,7 +239,7 @@ def _following_lease(values: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _legacy() -> dict[str, Any]:
+def _legacy() -> dict[str, object]:
     return {
         name: getattr(django_settings, legacy)
         for name, legacy in LEGACY.items()
@@ -241,7 +247,7 @@ def _legacy() -> dict[str, Any]:
     }
 
 
-def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_value(name: str, value: object, metadata: Mapping[str, Any]) -> Iterator[str]:
     kind, least, most = metadata["kind"], metadata["least"], metadata["most"]
     if kind is bool and not isinstance(value, bool):
         yield f"{name}={value!r} must be True or False"

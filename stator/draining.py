@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import router
 from django.db.models import Field, Model, QuerySet
@@ -40,7 +40,7 @@ class _Change(NamedTuple):
 
     pk: object
     version: int
-    values: dict[str, tuple[Any, Any]]
+    values: dict[str, tuple[object, object]]
 
 
 class UnsavedFinder:
@@ -49,14 +49,14 @@ class UnsavedFinder:
     def __init__(self) -> None:
         self._changes: dict[tuple[Operations, State], list[_Change]] = defaultdict(list)
 
-    def begin(self, claims: list[Claim]) -> dict[int, dict[str, Any]]:
+    def begin(self, claims: list[Claim]) -> dict[int, dict[str, object]]:
         """Return the values of the objects before the call."""
         return {id(claim): {name: _copied(value) for name, value in _own_values(claim)} for claim in claims}
 
     def end(
         self,
         claims: list[Claim],
-        begun: dict[int, dict[str, Any]],
+        begun: dict[int, dict[str, object]],
         ended: Sequence[Ended],
         error: BaseException | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class UnsavedFinder:
             if outcome.failure is None and claim.pk == claim.instance.pk and not claim.own_end:
                 self._note(claim, begun[id(claim)], outcome)
 
-    def _note(self, claim: Claim, before: dict[str, Any], outcome: Outcome) -> None:
+    def _note(self, claim: Claim, before: dict[str, object], outcome: Outcome) -> None:
         changed = {
             name: (before[name], value)
             for name, value in _own_values(claim)
@@ -106,7 +106,7 @@ def _look(operations: Operations, state: State, changes: list[_Change]) -> Unsav
     return None
 
 
-def _own_values(claim: Claim) -> Iterator[tuple[str, Any]]:
+def _own_values(claim: Claim) -> Iterator[tuple[str, object]]:
     """Yield the values of the model's own fields that the instance has loaded."""
     loaded = vars(claim.instance)
     for field in claim.operations.model._meta.concrete_fields:
@@ -115,18 +115,18 @@ def _own_values(claim: Claim) -> Iterator[tuple[str, Any]]:
             yield name, loaded[name]
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> object:
     return deepcopy(value) if isinstance(value, list | dict) else value
 
 
-def _differ(one: Any, other: Any) -> bool:
+def _differ(one: object, other: object) -> bool:
     try:
         return bool(one != other)
     except PROJECT_ERRORS:
         return False
 
 
-def _differ_stored(field: Field, one: Any, other: Any) -> bool:
+def _differ_stored(field: Field, one: object, other: object) -> bool:
     """Return whether two values are stored as different ones, as far as the field can say."""
     try:
         return bool(field.get_prep_value(one) != field.get_prep_value(other))

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import uniform
 from time import monotonic, sleep
-from typing import Any
 
 from django.apps import apps
 from django.core.management.base import CommandError
@@ -39,7 +38,7 @@ MAX_PAUSE = 0.25
 TRIES = 5
 
 # The columns of a row that is due now, without a claim. In states that nothing attempts, workers clear the ready mark.
-AT_ONCE: dict[str, Any] = {
+AT_ONCE: dict[str, object] = {
     "state_ready": True, "state_next_attempt": None, "state_claim": None, "state_locked_until": None,
 }  # fmt: skip
 
@@ -59,7 +58,7 @@ class RowOperation(TableOperation):
     def _in(self, model: type[Model], alias: str, state: object) -> QuerySet[Model]:
         return QuerySet(model, using=alias).filter(**{self.field: self._stored(model, state)})
 
-    def _stored(self, model: type[Model], state: object) -> Any:
+    def _stored(self, model: type[Model], state: object) -> object:
         """Return what is stored for a state that is given by its value, or by a name that migrations recorded."""
         known = dict(field_of(model, self.field).flatchoices)
         return state if state in known else {name: value for value, name in known.items()}.get(state, state)
@@ -95,7 +94,7 @@ class RenameState(RowOperation):
         own = {field.name for field in model._meta.concrete_fields}
         # A table of a migration before the column.
         kept = {name: value for name, value in continued(1).items() if name in own}
-        changes: dict[str, Any] = {
+        changes: dict[str, object] = {
             **kept,
             self.field: self._stored(model, new),
             "state_version": F("state_version") + 1,
@@ -290,7 +289,9 @@ class RenameRecords(Operation):
                 _rename_permission(QuerySet(permission, using=alias), old, new)
 
 
-def _rewritten(connection: BaseDatabaseWrapper) -> Iterator[tuple[QuerySet[Any], Any]]:
+def _rewritten(
+    connection: BaseDatabaseWrapper,
+) -> Iterator[tuple[QuerySet[Model], Callable[[QuerySet[Model], dict[str, str]], None]]]:
     """Yield the records of which workers notice new ones alone, with what gives them other values."""
     for table in RECORD_TABLES:
         if table.rewrite is not None and _is_here(table.model, connection):

@@ -9,6 +9,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import models, router, transaction
 from django.db.models import DEFERRED, QuerySet
+from django.db.models.base import ModelBase
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
@@ -169,6 +170,7 @@ class StatorModel(models.Model):
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
     # The values of ``state_field(model)`` and ``owner_of(model)``, stored because each insert needs them.
+    # Any, because type checkers read a field of a class as its value.
     _state_field: ClassVar[Any]
     _state_owner: ClassVar[type[models.Model]]
 
@@ -249,7 +251,7 @@ class StatorModel(models.Model):
         self,
         using: str | None = None,
         fields: Collection[str] | None = None,
-        from_queryset: QuerySet[Any] | None = None,
+        from_queryset: QuerySet[Self] | None = None,
     ) -> None:
         super().refresh_from_db(using, fields, from_queryset)
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
@@ -277,7 +279,7 @@ class StatorModel(models.Model):
     def save_base(
         self,
         raw: bool = False,
-        force_insert: Any = False,
+        force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
@@ -316,7 +318,7 @@ class StatorModel(models.Model):
 
     def _do_update(
         self,
-        base_qs: Any,
+        base_qs: QuerySet[Self],
         using: Any,
         pk_val: object,
         values: Collection[tuple[models.Field, type[models.Model] | None, object]],
@@ -369,7 +371,7 @@ class StatorModel(models.Model):
     def _mine(self, using: str) -> QuerySet[models.Model]:
         return QuerySet(self._state_owner, using=using).filter(pk=self.pk)
 
-    def _is_loaded(self, using: str, updated: object) -> Any:
+    def _is_loaded(self, using: str, updated: object) -> object:
         if updated and self.state_ready:
             announce(self._state_owner, using)
         self._note_loaded()
@@ -400,7 +402,7 @@ class StatorModel(models.Model):
         values = watched_values(self)
         return loaded | {name: values[name] for name in watched}
 
-    def _claimed(self, base_qs: Any, claim: UUID) -> Any:
+    def _claimed(self, base_qs: QuerySet[Self], claim: UUID) -> QuerySet[Self]:
         """Return the rows that the claim may write.
 
         Under multi-table inheritance a plain parent's table has no claim column, so the row with the claim is checked.

@@ -5,9 +5,15 @@ They need the database, so a test must have the mark ``django_db`` of pytest-dja
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from stator.graph.outcomes import Outcome
+    from stator.models import StatorModel
+    from stator.runner import StatorRunner
 
 # pytest loads plugins before Django is set up, so the rest of the library is imported when a test needs it.
 
@@ -19,7 +25,7 @@ def stator_drain() -> Callable[..., int]:
 
 
 @pytest.fixture
-def stator_attempt() -> Callable[[Any], Any]:
+def stator_attempt() -> "Callable[[StatorModel], Outcome]":
     """Return ``stator.testing.attempt``, which attempts one row now."""
     return _testing().attempt
 
@@ -31,10 +37,10 @@ def stator_advance() -> Callable[..., None]:
 
 
 @pytest.fixture
-def stator_runner() -> Any:
+def stator_runner() -> "StatorRunner":
     """Return a ``StatorRunner`` for all models that stops when idle and leaves the process's signals to pytest."""
     return import_module("stator.runner").StatorRunner(until_idle=True, heed_signals=False)
 
 
-def _testing() -> Any:
+def _testing() -> ModuleType:
     return import_module("stator.testing")

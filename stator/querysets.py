@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -187,6 +187,7 @@ class Addressee(
 
     __slots__ = ()
 
+    # Of the project's own class.
     instance: Any
 
     def due(self, at: Due, *, actor: str = "", reason: str = "") -> bool:
@@ -200,7 +201,7 @@ class Addressee(
         """
         instance = self.instance
         using = home_of(instance)
-        rows: OperatorQuerySet[Any] = OperatorQuerySet(type(instance), using=using).filter(pk=instance.pk)
+        rows: OperatorQuerySet[Model] = OperatorQuerySet(type(instance), using=using).filter(pk=instance.pk)
         action = Action.of(type(instance), "due", actor, reason) if actor else None
         if not make_due(rows, at, action):
             return False
@@ -226,7 +227,7 @@ class Unclaimed(Addressee):
         """The state of the object, whatever its field is called; None if it has none that this code knows."""
         return state_of(self.instance)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"{self.instance._meta.label} {self.instance.pk} is not claimed, so instance.stator has no {name!r} here"
         )
@@ -254,7 +255,7 @@ class HeldClaim(
     failures: int
     age: float
     # What few claims have, by name.
-    kept: dict[str, Any]
+    kept: dict[str, object]
 
     @property
     def version(self) -> int:
@@ -320,7 +321,7 @@ class OperatorAccess:
     def __get__(self, instance: None, owner: type[M]) -> OperatorQuerySet[M]: ...
 
     @overload
-    def __get__(self, instance: Model, owner: type[M]) -> HeldClaim | Any: ...
+    def __get__(self, instance: Model, owner: type[M]) -> HeldClaim: ...
 
-    def __get__(self, instance: Model | None, owner: type[M]) -> OperatorQuerySet[M] | HeldClaim | Any:
+    def __get__(self, instance: Model | None, owner: type[M]) -> object:
         return OperatorManager(owner) if instance is None else Unclaimed(instance)

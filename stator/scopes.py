@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Model, Q, QuerySet
+
+from stator.conf import Schemas
 
 M = TypeVar("M", bound=Model)
 
@@ -21,8 +24,19 @@ UNCHANGED: AbstractContextManager[None] = nullcontext()
 EVERYTHING = Q()
 # The attribute of a query with the columns that are read first; the compiler of such a server knows it.
 READ_FIRST = "stator_read_first"
-# Returns whether a part of a table, with the moments of its ``lower`` and ``upper`` ends, may be dropped.
-MayEnd = Callable[[Any], bool]
+
+
+class TablePart(Protocol):
+    """A part of a table by time; None is without end."""
+
+    @property
+    def lower(self) -> datetime | None: ...
+    @property
+    def upper(self) -> datetime | None: ...
+
+
+# Returns whether a part of a table may be dropped.
+MayEnd = Callable[[TablePart], bool]
 
 
 @dataclass(slots=True)
@@ -38,12 +52,12 @@ class Paths:
     """
 
     enter: Callable[[str], AbstractContextManager[None]] = lambda path: UNCHANGED
-    chosen: Callable[[Any], str] = lambda connection: ""
+    chosen: Callable[[BaseDatabaseWrapper], str] = lambda connection: ""
     fields: Callable[[str], Mapping[str, str]] = lambda path: {}
     exists: Callable[[str, str], bool] = lambda path, alias: False
     named: Callable[[str], str] = repr
-    finds: Callable[[Any, str], bool] = lambda connection, text: False
-    served: Callable[[Sequence[type[Model]], str | None, Any], Any] = lambda models, alias, chosen: None
+    finds: Callable[[BaseDatabaseWrapper, str], bool] = lambda connection, text: False
+    served: Callable[[Sequence[type[Model]], str | None, Schemas | None], Any] = lambda models, alias, chosen: None
 
 
 PATHS = Paths()
@@ -116,13 +130,14 @@ def in_parts(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
         yield rows.filter(**{column: value})
 
 
-def read_first(rows: QuerySet[Any], columns: Iterable[str]) -> QuerySet[Any]:
+def read_first(rows: QuerySet[M], columns: Iterable[str]) -> QuerySet[M]:
     """Return a subquery that refers to rows in several parts, with its conditions on its own ``columns`` met before.
 
     A server that has the parts on several nodes joins them with no other table by such a reference.
     """
     marked = rows.all()
-    names = dict.fromkeys(str(rows.model._meta.get_field(name).column) for name in columns)
+    own = {field.name: field.column for field in rows.model._meta.concrete_fields}
+    names = dict.fromkeys(own[name] for name in columns if name in own)
     setattr(marked.query, READ_FIRST, tuple(names))
     return marked
 

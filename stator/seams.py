@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     # Graphs load the modules of extensions, and the models of extensions are loaded with the framework's own.
@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from stator.graph.outcomes import Outcome
 
 
-class Around(Protocol):
+# What ``begin`` of an extension returns for its ``end``.
+Begun = TypeVar("Begun")
+
+
+class Around(Protocol[Begun]):
     """What an extension does around the calls of one state's handler.
 
     It is made once for each model and state, when a worker is built. A call is for one object or, in a state with
     ``batch``, for several; in an atomic state it is the whole transaction. Its methods must not raise.
     """
 
-    def begin(self, claims: "list[Claim]") -> Any:
+    def begin(self, claims: "list[Claim]") -> Begun:
         """Do what comes before a call, in its context; return what :meth:`end` gets."""
 
     def end(
-        self, claims: "list[Claim]", begun: Any, ended: "Sequence[Ended]", error: BaseException | None = None
+        self, claims: "list[Claim]", begun: Begun, ended: "Sequence[Ended]", error: BaseException | None = None
     ) -> None:
         """Do what comes after a call, in its context: it had these outcomes, or raised this error for all objects.
 

@@ -16,6 +16,7 @@ again if a receiver cannot reach the database. At a pass, ``databases`` are the 
 ``sender.databases_of(model)`` returns the ones where it serves a model.
 """
 
+from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +27,7 @@ from django.dispatch import Signal
 class Move(NamedTuple):
     """The move of one object from one state to another."""
 
+    # Of the type of the keys of the model.
     pk: Any
     source: str
     to: str
@@ -48,7 +50,7 @@ on_start = Signal()
 on_schedule = Signal()
 
 
-def send_contained(signal: Signal, sender: object, **values: object) -> list[tuple[Any, object]]:
+def send_contained(signal: Signal, sender: object, **values: object) -> Sequence[tuple[object, object]]:
     """Send a signal as ``send_robust`` does, in a context of its own; also return errors that it lets through.
 
     Such errors are ``SystemExit`` and the like; no further receiver is called after one.

@@ -19,6 +19,7 @@ from django.db.models import (
     CharField,
     Expression,
     F,
+    Field,
     FloatField,
     ForeignKey,
     Func,
@@ -47,7 +48,7 @@ class Placeholder:
     """Where a statement has a value to be given, and the field that converts it; None if it is sent as it is."""
 
     name: str
-    field: Any = None
+    field: Field | None = None
 
 
 class JsonText(str):
@@ -59,7 +60,7 @@ class JsonText(str):
 class Parameter(Value):
     """A named value that is given when the statement is sent; usable wherever ``Value`` is."""
 
-    def __init__(self, name: str, field: Any) -> None:
+    def __init__(self, name: str, field: Field | None) -> None:
         super().__init__(name, output_field=field)
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
@@ -95,7 +96,7 @@ PLAIN_FIELDS = {
 }  # fmt: skip
 
 
-def _prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> object:
+def _prepared(field: Field | None, value: object, connection: BaseDatabaseWrapper) -> object:
     kind = type(value)
     if field is None or kind is JsonText or (kind in PLAIN_VALUES and type(field) in PLAIN_FIELDS):
         return value
@@ -121,7 +122,7 @@ def written(text: str, **holes: str | Statement) -> Statement:
     return Statement.of(*parts, text[end:])
 
 
-def is_one_of(rows: QuerySet[Model], pks: Collection[object], name: str = "pk") -> Any:
+def is_one_of(rows: QuerySet[Model], pks: Collection[object], name: str = "pk") -> Q | Func:
     """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters.
 
     ``name``: "pk", or a relation to another model whose keys these are.
@@ -163,23 +164,23 @@ def has_own_conditions(rows: QuerySet[Model]) -> bool:
     )
 
 
-def selecting(rows: QuerySet[Any]) -> Statement:
+def selecting(rows: QuerySet[Model, object]) -> Statement:
     """Return the SELECT of a queryset, even if Django knows that it is empty."""
     text, params = rows.query.get_compiler(using=rows.db, elide_empty=False).as_sql()
     return Statement(text, tuple(params))
 
 
-def existing(rows: QuerySet[Any]) -> Statement:
+def existing(rows: QuerySet[Model, object]) -> Statement:
     """Return the condition that a queryset has rows."""
     return Statement.of("EXISTS (", selecting(rows.order_by().values("pk")[:1]), ")")
 
 
-def first(rows: QuerySet[Any, Any]) -> Statement:
+def first(rows: QuerySet[Model, object]) -> Statement:
     """Return an expression for the value in the first row of a queryset, null without one."""
     return Statement.of("(", selecting(rows[:1]), ")")
 
 
-def counting(rows: QuerySet[Any], most: int) -> Statement:
+def counting(rows: QuerySet[Model, object], most: int) -> Statement:
     """Return an expression for the number of rows, counted up to ``most``."""
     return Statement.of("(SELECT COUNT(*) FROM (", selecting(rows.order_by().values("pk")[:most]), ") counted)")
 
@@ -206,6 +207,7 @@ def replacing(row: Model, alias: str, names: Sequence[str]) -> Statement:
 
 
 Compiled = TypeVar("Compiled")
+Row = TypeVar("Row")
 
 
 class StatementCache(Generic[Compiled]):
@@ -224,7 +226,7 @@ class StatementCache(Generic[Compiled]):
         return found
 
 
-def united(parts: Sequence[QuerySet[Any, Any]]) -> Iterable[Any]:
+def united(parts: Sequence[QuerySet[Model, Row]]) -> Iterable[Row]:
     """Return the rows of queries on one database, each with a limit and equal columns; one statement if it can be one.
 
     The rows of one query may come in any order.

@@ -1,7 +1,6 @@
 """The base of migration operations on the table of one model."""
 
 from inspect import signature
-from typing import Any
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
@@ -28,7 +27,7 @@ class TableOperation(Operation):
     def __init__(self, model_name: str) -> None:
         self.model_name = model_name
 
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, list[object], dict[str, object]]:
         # All by name, as they are written into a file: an operation that is read from there is equal to this one.
         args, kwargs = vars(self)["_constructor_args"]
         _, *given = signature(type(self).__init__).bind(self, *args, **kwargs).arguments.items()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router
@@ -34,6 +34,9 @@ from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.state_column import state_name
 from stator.runner import attempt_row
 from stator.scopes import in_parts
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 __all__ = [
     "Moved",
@@ -136,10 +139,10 @@ def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[S
 def check_graph(
     graph: type[StateGraph],
     *,
-    objects: Any = None,
+    objects: "SearchStrategy[object] | None" = None,
     raises: Iterable[type[Exception]] = (),
     entries: Iterable[State | str] = (),
-    events: Mapping[str, Any] | None = None,
+    events: "Mapping[str, SearchStrategy[object] | None] | None" = None,
     max_examples: int = 50,
     max_steps: int = 20,
 ) -> None:

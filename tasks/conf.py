@@ -62,7 +62,8 @@ load_settings = TaskSettings.latest
 
 def lease_of_process(usual: float) -> float:
     """Return the lease of a worker process's tasks: ``LEASE`` if ``STATOR_TASKS`` sets it, else the framework's."""
-    return load_settings().LEASE if "LEASE" in TaskSettings.given() else usual
+    given = TaskSettings.given()
+    return load_settings().LEASE if isinstance(given, dict) and "LEASE" in given else usual
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[checks.CheckMessage]:

@@ -39,8 +39,8 @@ def check_settings() -> Iterator[checks.CheckMessage]:
 def _check_gone() -> Iterator[checks.CheckMessage]:
     for kind in CheckedSettings.__subclasses__():
         given = kind.given()
-        for name, instead in kind.GONE.items() if isinstance(given, dict) else ():
-            if name in given:
+        for name, instead in kind.GONE.items():
+            if isinstance(given, dict) and name in given:
                 hint = f"{instead}, and remove the setting. See 'Upgrade to a new version'."
                 yield message("W006", f"{kind.NAME}[{name!r}] is gone: nothing reads it.", hint)
 

@@ -224,9 +224,9 @@ class Turn:
         full = len(rows) >= limit
         if since is None:
             self._at_head = full or took < SLOW
-        if self._known and rows and not (full or self._at_head):
+        if self._known and rows and not (full or self._at_head) and (attempted := rows[0].state_attempted):
             # All that was ready then is claimed.
-            self._since = max(rows[0].state_attempted - SLACK, self._known.since)
+            self._since = max(attempted - SLACK, self._known.since)
 
     def begin(self, now: float) -> tuple[datetime, object] | None:
         """Return the place in the line to begin behind at the monotonic time ``now``; None is its head."""

@@ -223,7 +223,7 @@ class Compiler:
         """Return the type of a field's column, of this or another model, without its limit."""
         return _LIMITED_TEXT.sub("text", field.rel_db_type(self.connection) or "")
 
-    def value(self, field: object, given: object) -> Statement:
+    def value(self, field: Field, given: object) -> Statement:
         """Return a value of a field as SQL of its type; a :class:`Parameter` gets its value later."""
         if isinstance(given, Now):
             return Statement("statement_timestamp()")

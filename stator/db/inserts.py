@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import DatabaseError, IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,7 +20,7 @@ from stator.db.instances import Columns, load_all
 from stator.db.interface import Operations
 from stator.db.kept_statements import keep
 from stator.db.retry import is_retryable
-from stator.db.values import Params, Row
+from stator.db.values import Instance, Params, Row
 from stator.statements import JsonText, Parameter, Statement, existing, joined, written
 
 INSERT = """
@@ -69,7 +69,7 @@ class Insertion(NamedTuple):
     unique: bool = True
 
 
-def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapper) -> list[Any]:
+def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapper) -> list[Instance] | list[Row]:
     """Insert rows by a connection, and return them in order.
 
     Return nothing if a unique value is taken or the condition is not met.
@@ -140,7 +140,9 @@ def _json_of(rows: Sequence[Mapping[str, object]]) -> str:
     return f"[{','.join(['{' + ','.join(each) + '}' for each in texts])}]"
 
 
-def _instances(operations: Operations, compiler: Compiler, found: list[Row], shared: Mapping[str, object]) -> list[Any]:
+def _instances(
+    operations: Operations, compiler: Compiler, found: list[Row], shared: Mapping[str, object]
+) -> list[Instance]:
     """Return the instances of inserted rows. Shared values that are empty are not converted."""
     empty = {name: type(value) for name, value in shared.items() if value in EMPTY}
     places = {compiler.names.index(name) for name in empty}

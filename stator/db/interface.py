@@ -90,9 +90,9 @@ class Claim(
         row = instance.__dict__
         self.operations = operations
         self.instance = instance
-        self.pk: Pk = instance.pk if operations.pk_name == "pk" else row[operations.pk_name]
+        self.pk = instance.pk if operations.pk_name == "pk" else row[operations.pk_name]
         self.place: str | None = row.pop(PLACE, None)
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, object] = {}
         if UNREADABLE in row:
             self.unreadable = row.pop(UNREADABLE)
         self.state = state

@@ -105,7 +105,7 @@ class Leases:
         operations, most = self._operations, self._operations.settings.MAX_CRASHES
         with operations.transaction():
             rows = operations.rows.filter(pk__in=lock_parts(operations, parts, limit))
-            held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
+            held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim") if token]
             if held:
                 if unbegun := taken(operations.followers, rows):
                     operations.rows.filter(pk__in=unbegun).update(**columns.releasing())

@@ -6,7 +6,7 @@ and the caller sends several statements instead.
 
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Self
+from typing import Self, TypeVar, cast
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
@@ -29,7 +29,8 @@ from stator.rows.clock import Now
 from stator.statements import Parameter, Statement, existing, selecting, updating, written
 
 # Narrows and orders rows.
-Pick = Callable[[QuerySet[Model]], QuerySet[Model]]
+M = TypeVar("M", bound=Model)
+Pick = Callable[[QuerySet[M]], QuerySet[M]]
 
 # The name of a row's key among the values.
 OWN_KEY = "stator_pk"
@@ -42,14 +43,14 @@ ALL = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
 def claim(
     operations: Operations,
     key: Hashable,
-    pick: Pick,
+    pick: "Pick[M]",
     until: Callable[[], Expression],
     token: UUID,
     limit: int,
     values: Mapping[str, object],
     *,
     also: Statement,
-    among: Pick | None,
+    among: "Pick[M] | None",
 ) -> tuple[list[Instance], bool, float]:
     """Claim rows; return their instances, in no order, whether all have the ``stator_flag``, and when it was sent.
 
@@ -139,14 +140,14 @@ class AllOrNone(Effect):
 def _claim(
     operations: Operations,
     compiler: Compiler,
-    pick: Pick,
+    pick: "Pick[M]",
     until: Expression,
     limit: int,
     also: Statement,
-    among: Pick | None,
+    among: "Pick[M] | None",
 ) -> Statement:
     operations = operations.division.template
-    rows = operations.claimable(operations.automatic)
+    rows = cast("QuerySet[M]", operations.claimable(operations.automatic))
     picked = pick(rows.filter(_nothing_else(operations))).values("pk", "stator_odd", "stator_flag")
     changes = {**columns.claiming_due(operations.state_field, Parameter(TOKEN, UUIDField()), until), "state_crashes": 0}
     picking, enough = _picking(compiler, picked, limit, among(rows) if among else None)

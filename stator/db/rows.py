@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,6 +17,7 @@ from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
 from stator.db.refusals import Refusals
 from stator.db.suspensions import Suspensions
+from stator.db.values import Instance
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
@@ -61,7 +62,7 @@ class Rows:
         self.deadlines = deadlines_of(model)
         self.starts = starts_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
-        self.part: Any = None
+        self.part: object = None
         self.refusals = Refusals(self.label)
         # Under ``TABLE``, what the table lacks.
         self.suspended = Suspensions()
@@ -88,7 +89,7 @@ class Rows:
         return capabilities_of(self.connection)
 
     @property
-    def rows(self) -> QuerySet[Model]:
+    def rows(self) -> QuerySet[Instance]:
         """All rows of the scope, independent of the project's managers."""
         rows = self.whole if self.part is None else self.whole.filter(self.scope.where)
         return rows if self._served is None else rows.filter(self._served)
@@ -108,9 +109,9 @@ class Rows:
         return self.division.sharing_by(self.options.fair_by)
 
     @property
-    def whole(self) -> QuerySet[Model]:
+    def whole(self) -> QuerySet[Instance]:
         """All rows of the model, also if these are operations on a part of them."""
-        return QuerySet(self.model, using=self.alias)
+        return cast("QuerySet[Instance]", QuerySet(self.model, using=self.alias))
 
     @cached_property
     def saved(self) -> dict[str, tuple[tuple[str, str, str | None], ...]]:

@@ -1,8 +1,10 @@
 """Types of what goes to a database and comes from it."""
 
 from collections.abc import Hashable, Sequence
-from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from stator.models import StatorModel
 
 # A primary key, of any type.
 Pk: TypeAlias = Hashable
@@ -15,11 +17,5 @@ Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = Sequence[Any]
 
 
-class Instance(Protocol):
-    """An object of a managed model: the attributes that claims use."""
-
-    pk: Any
-    state: str
-    state_changed: datetime
-    state_next_attempt: datetime | None
-    state_attempted: datetime
+# An object of a managed model.
+Instance: TypeAlias = "StatorModel"

@@ -1,6 +1,10 @@
 """Conditions and triggers of edges that extensions bring. Independent of Django."""
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from stator.graph.graphs import StateGraph
+    from stator.graph.states import State
 
 
 class FollowedCondition:
@@ -19,9 +23,9 @@ class Trigger:
     ``target``: the state that it leads to; None if it only makes its objects ready.
     """
 
-    target: Any
+    target: "State | None"
 
-    def place(self, where: str, graph: Any) -> Self:
+    def place(self, where: str, graph: "type[StateGraph]") -> Self:
         """Return it as a graph has it, which may inherit its states; raise ``GraphError`` if it cannot be there."""
         raise NotImplementedError
 

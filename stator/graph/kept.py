@@ -1,8 +1,14 @@
 """What few claims have: values in one dictionary of the claim, so that the other claims pay nothing for them."""
 
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, cast, overload
 
 Value = TypeVar("Value")
+
+
+class HasKept(Protocol):
+    """A claim, as far as it is needed here."""
+
+    kept: dict[str, object]
 
 
 class Kept(Generic[Value]):
@@ -17,12 +23,11 @@ class Kept(Generic[Value]):
     def __init__(self, name: str, default: Value) -> None:
         self._name, self._default = name, default
 
-    def of(self, claim: Any) -> Value:
+    def of(self, claim: HasKept) -> Value:
         """Return the value of a claim."""
-        value: Value = claim.kept.get(self._name, self._default)
-        return value
+        return cast("Value", claim.kept.get(self._name, self._default))
 
-    def note(self, claim: Any, value: Value) -> None:
+    def note(self, claim: HasKept, value: Value) -> None:
         """Keep a value with a claim."""
         claim.kept[self._name] = value
 
@@ -30,10 +35,10 @@ class Kept(Generic[Value]):
     def __get__(self, claim: None, owner: type) -> "Kept[Value]": ...
 
     @overload
-    def __get__(self, claim: object, owner: type) -> Value: ...
+    def __get__(self, claim: HasKept, owner: type) -> Value: ...
 
-    def __get__(self, claim: object, owner: type) -> "Kept[Value] | Value":
+    def __get__(self, claim: HasKept | None, owner: type) -> "Kept[Value] | Value":
         return self if claim is None else self.of(claim)
 
-    def __set__(self, claim: object, value: Value) -> None:
+    def __set__(self, claim: HasKept, value: Value) -> None:
         self.note(claim, value)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from stator.exceptions import GraphError
 from stator.extensions.events.edges import EventEdges
@@ -13,10 +13,15 @@ from stator.graph.backoff import Backoff
 from stator.graph.conditions import FollowedCondition, Trigger
 from stator.texts import nearest
 
+if TYPE_CHECKING:
+    # Both are made of states.
+    from stator.graph.graphs import StateGraph
+    from stator.graph.outcomes import Moved
+
 C = TypeVar("C")
 
-# An option that is made of the name unless it is given, so that no state of a graph has None.
-_OF_NAME: Any = None
+# What the class of the graph gives a state unless it was given, so that no state of a graph has None.
+_OF_GRAPH: Any = None
 
 
 def _suggesting(cls: type[C]) -> type[C]:
@@ -75,8 +80,8 @@ class State(
     A ``State`` prints like its name; it equals and hashes like its stored value.
     """
 
-    value: int | str = _OF_NAME
-    label: str = _OF_NAME
+    value: int | str = _OF_GRAPH
+    label: str = _OF_GRAPH
     try_interval: float | None = None
     handler_name: str | None = None
     externally_progressed: bool = False
@@ -103,7 +108,7 @@ class State(
     def __post_init__(self) -> None:
         self.saves = tuple(self.saves) if isinstance(self.saves, list) else self.saves
         self.name = ""
-        self.graph: Any = None
+        self.graph: type[StateGraph] = _OF_GRAPH
         self.edges: list[Edge] = []
         self.children: set[State] = set()
         self.parents: set[State] = set()
@@ -121,7 +126,7 @@ class State(
         # What lacks a target so far.
         self.open_conditions: list[PendingEdge | Trigger] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
-        self.moves: dict[str, Any] = {}
+        self.moves: dict[str, Moved] = {}
         self.is_async = False
         self._declared = {name: getattr(self, name) for name in NAMES}
 
@@ -134,7 +139,7 @@ class State(
     def __len__(self) -> int:
         return len(self.name)
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         # A state that is copied or pickled with an object remains the graph's own.
         if self.graph:
             return getattr, (self.graph._whole or self.graph, self.name)
@@ -227,11 +232,14 @@ class State(
         return self.automatic or self.timeout_state is not None or bool(conditions)
 
     @property
-    def handler(self) -> Callable[..., Any]:
+    def handler(self) -> Callable[..., object]:
         """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
 
-    def _add_edge(self, kind: str, other: "State", **options: Any) -> None:
+    def _add_edge(
+        self, kind: str, other: "State", *, seconds: float | None = None, condition: object = None,
+        trigger: Trigger | None = None, at: object = None,
+    ) -> None:  # fmt: skip
         if not isinstance(other, State):
             raise GraphError(
                 f"{kind}() takes a State of the same graph, not {other!r}; define the state above the edge"
@@ -243,7 +251,7 @@ class State(
             )
         # The new state stores an edge from an inherited state, so that the parent graph does not change.
         keeper = other if self.graph else self
-        keeper.edges.append(Edge(kind, self, other, **options))
+        keeper.edges.append(Edge(kind, self, other, seconds, condition, trigger, at))
 
     def _copy(self) -> "State":
         return State(**self._declared)
@@ -288,4 +296,4 @@ class Edge:
     condition: object = None
     trigger: Trigger | None = None
     # The date of a timeout, in place of the seconds.
-    at: Any = None
+    at: object = None

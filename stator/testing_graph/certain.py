@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stator.graph import State, StateGraph
 from stator.graph.backoff import MAX_SECONDS
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 # The most errors in a row to try; an object that fails every hour has fewer in a year.
 MAX_ERRORS = 10_000
@@ -21,10 +24,10 @@ class WalkPlan:
 
     graph: type[StateGraph]
     entries: list[State]
-    objects: Any = None
+    objects: "SearchStrategy[object] | None" = None
     raises: tuple[type[Exception], ...] = ()
     errors: dict[str, int] = field(default_factory=dict)
-    events: Mapping[str, Any] = field(default_factory=dict)
+    events: "Mapping[str, SearchStrategy[object] | None]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # A graph has the names only if the extension of events is there.

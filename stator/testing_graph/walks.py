@@ -72,7 +72,7 @@ class Walk(
         """Start a walk at ``state``."""
         self.at, self.path, self.version = state, state.name, 0
         self.failures, self.age = 0, 0.0
-        self.events: tuple[Any, ...] = ()
+        self.events: tuple[object, ...] = ()
         # The durable steps that the handler has done in this visit of the state, as JSON.
         self.steps: dict[str, str] = {}
 
@@ -253,7 +253,8 @@ class HandlerWalk(Walk):
 def _result_of(state: State, instance: object) -> object:
     argument = [instance] if state.batch else instance
     try:
-        result = async_to_sync(state.handler)(argument) if state.is_async else state.handler(argument)
+        call: Callable[..., Any] = state.handler
+        result = async_to_sync(call)(argument) if state.is_async else call(argument)
     except (Exception, TryAgainLater) as error:  # noqa: BLE001 - whatever a handler raises is its result
         return error
     if inspect.iscoroutine(result):

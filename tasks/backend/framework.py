@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from collections.abc import Callable
 from contextvars import ContextVar
 from weakref import ref
 
@@ -100,7 +99,7 @@ def _twins(signal: Signal) -> list[Signal]:
 
 def send_finished(
     result: TaskResult, error: BaseException | None, *, is_logged: bool = False
-) -> list[tuple[Callable[..., object], object]]:
+) -> list[tuple[object, object]]:
     """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback.
 
     ``is_logged``: ``stator.attempt_failed`` has the error, so the framework does not log it to the same places again.
@@ -116,7 +115,7 @@ def send_finished(
         LOGGED.reset(before)
 
 
-def _send_finished(result: TaskResult) -> list[tuple[Callable[..., object], object]]:
+def _send_finished(result: TaskResult) -> list[tuple[object, object]]:
     sender, wanted = type(task_backends[result.backend]), (task_finished, *_twins(task_finished))
     return [answer for signal in wanted for answer in send_contained(signal, sender, task_result=result)]
 

@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from stator.graph.kept import Kept
+from stator.graph.kept import HasKept, Kept
 from stator.graph.running import RUNNING
 from stator.texts import bounded, text_of
 
@@ -85,7 +85,7 @@ class _Factory:
         return record
 
 
-def _log_of(claims: Sequence[object]) -> AttemptLog:
+def _log_of(claims: Sequence[HasKept]) -> AttemptLog:
     """Return the log that all claims of an attempt share."""
     log = LOG.of(claims[0])
     if log is None or log.attempt != id(claims):

@@ -13,6 +13,7 @@ from stator.rows import columns
 from stator.rows.clock import Now, Seconds, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
+from stator.rows.meta import field_of
 from stator.rows.record_tables import RecordTable, add_record_table
 from stator.rows.records import REASON_LENGTH, conflict_target, inserting, send
 from stator.rows.state_column import state_field
@@ -127,7 +128,7 @@ def keep_entries(
     rows: QuerySet[Any] = QuerySet(owner, using=using)
 
     def compiled(found: QuerySet[Model]) -> Statement:
-        named = {name: Parameter(name, History._meta.get_field(name)) for name in values}
+        named = {name: Parameter(name, field_of(History, name)) for name in values}
         return inserting(found, History, named | own)
 
     if len(pks) > 1:

@@ -2,6 +2,7 @@
 
 from right import Invoice, InvoiceGraph, Mail
 
+import stator
 from stator import State, StateGraph
 from stator.testing import advance, assert_moves, attempt, drain
 from tasks.models import Queue
@@ -34,6 +35,7 @@ def operate(invoice: Invoice) -> None:
     Invoice.stator.counts().retry()  # mistake: a method of querysets on a dictionary
     invoice.transition_perform()  # mistake: no state
     print(invoice.explain()[0].remedies)  # mistake: an attribute that there is not
+    print(stator.StateColumn)  # mistake: a name that the package does not have
     print(invoice.explain().code)  # mistake: an attribute of one reason on the list
 
 

@@ -1,15 +1,20 @@
 """A project's code with nothing wrong in it: the types that an editor and a checker know."""
 
+from collections.abc import Sequence
 from typing import assert_type
+from uuid import uuid4
 
 from django.db import models
 
 from stator import Backoff, Fail, State, StateGraph, TryAgainLater
+from stator.claims import claim, find_many
+from stator.db.interface import Claim, Ended
 from stator.explain import Reason
 from stator.extensions.events.events import Sent
 from stator.graph.outcomes import Outcome
 from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
+from stator.seams import Around, Extension
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
 from tasks.models import Queue, Task
 
@@ -135,6 +140,34 @@ def examine(invoice: Invoice) -> None:
 
 async def examine_on_the_loop(invoice: Invoice) -> None:
     assert_type((await asend(invoice, "dispute")).outcome, str)
+
+
+def oldest_first(rows: models.QuerySet[Invoice]) -> models.QuerySet[Invoice]:
+    return rows.exclude(number="").order_by("state_changed")
+
+
+def claim_and_end(worker: str) -> None:
+    for each in claim(Invoice, 5, pick=oldest_first, worker=worker):
+        print(each.pk + 1, each.instance.number)
+    find_many(Invoice, {7: uuid4()})
+
+
+class Journal:
+    """What an extension does around calls, with a value of its own between both."""
+
+    def begin(self, claims: list[Claim]) -> dict[str, int]:
+        return {"claims": len(claims)}
+
+    def end(
+        self, claims: list[Claim], begun: dict[str, int], ended: Sequence[Ended], error: BaseException | None = None
+    ) -> None:
+        print(begun["claims"], ended)
+
+    def given_up(self, claim: Claim, outcome: Outcome) -> None: ...
+
+
+around: Around[dict[str, int]] = Journal()
+extension = Extension(name="journal", around=lambda settings, label, state: Journal())
 
 
 def publish(queue: Queue) -> None:
