@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     # Graphs load the modules of extensions, and the models of extensions are loaded with the framework's own.
     from stator.conf import Settings
     from stator.db.interface import Claim, Ended, Moves, Operations
     from stator.graph import State
     from stator.graph.outcomes import Outcome
 
+    # What ``begin`` of an extension returns for its ``end``.
+    Begun = TypeVar("Begun", default=Any)
+else:
+    from typing import TypeVar
 
-# What ``begin`` of an extension returns for its ``end``.
-Begun = TypeVar("Begun")
+    Begun = TypeVar("Begun")
 
 
 class Around(Protocol[Begun]):

@@ -14,6 +14,7 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph import State, StateGraph
+from stator.models import StatorModel
 from stator.rows.meta import graph_of
 from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
@@ -165,5 +166,5 @@ ACTIONS: list[ActionFunction] = [stator_retry, stator_unlock, stator_release, st
 PERMISSIONS = ["change", "retry", "move"]
 
 # What extensions add: actions of one model, and what a move by hand of some rows would skip, as sentences.
-FURTHER: list[Callable[[type[Any]], Iterable[ActionFunction]]] = []
+FURTHER: list[Callable[[type[StatorModel]], Iterable[ActionFunction]]] = []
 CAUTIONS: list[Callable[[QuerySet[Model]], Iterable[str]]] = []

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable
 from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.db.models import Model
 from django.http import HttpResponse, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.urls import URLPattern
@@ -18,7 +20,26 @@ _SHOWN = re.compile(
 )
 
 
-class SpellingAdmin(admin.ModelAdmin):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Shown = TypeVar("Shown", bound=Model, default=Any)
+
+    class _Admin(admin.ModelAdmin[Shown]):
+        """Django's class, of the rows of one model."""
+
+else:
+    from typing import TypeVar
+
+    Shown = TypeVar("Shown")
+
+    class _Admin(admin.ModelAdmin):
+        def __class_getitem__(cls, item):
+            """Return the class: ``StatorAdmin[Parcel]`` is for type checkers."""
+            return cls
+
+
+class SpellingAdmin(_Admin[Shown]):
     r"""Shows ``\u202e`` on all of its pages instead of a character that would change the order of those beside it."""
 
     @property

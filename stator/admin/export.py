@@ -1,19 +1,24 @@
 """A list of the admin as CSV or JSON: the rows that its filters find, with its columns."""
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from html import unescape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import lookup_field
 from django.core.exceptions import BadRequest, ObjectDoesNotExist, PermissionDenied
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.html import strip_tags
 
 from stator.texts import COUNTED
+
+if TYPE_CHECKING:
+    from stator.admin.listing import AnyAddressAdmin
 
 # The parameter of an address that asks for a file, and the types of files.
 AS = "stator_as"
@@ -26,7 +31,7 @@ PART = 500
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def exported(model_admin: Any, request: HttpRequest) -> StreamingHttpResponse:
+def exported(model_admin: "AnyAddressAdmin", request: HttpRequest) -> StreamingHttpResponse:
     """Return up to ``COUNTED`` rows of a list as a file that is sent while it is read."""
     if not model_admin.has_view_or_change_permission(request):
         raise PermissionDenied
@@ -52,7 +57,7 @@ def _named(name: object) -> str:
     return "object" if name == "__str__" else str(getattr(name, "__name__", name)).removeprefix("stator_")
 
 
-def _rows(shown: Any, names: list[Any]) -> Iterator[list[Any]]:
+def _rows(shown: Any, names: list[str | Callable[..., object]]) -> Iterator[list[object]]:
     for start in range(0, COUNTED, PART):
         part = list(shown.queryset[start : start + PART])
         shown.enrich(part)
@@ -62,7 +67,7 @@ def _rows(shown: Any, names: list[Any]) -> Iterator[list[Any]]:
             return
 
 
-def _value(row: Any, name: Any, model_admin: Any) -> Any:
+def _value(row: Model, name: str | Callable[..., object], model_admin: ModelAdmin) -> object:
     """Return what a column shows, without markup; None for nothing."""
     try:
         _, _, value = lookup_field(name, row, model_admin)

@@ -39,7 +39,7 @@ class JSONField(forms.JSONField):
         except (RecursionError, ValueError) as error:
             raise ValidationError(self.error_messages["invalid"], "invalid", {"value": "this"}) from error
 
-    def clean(self, value: object) -> Any:
+    def clean(self, value: object) -> object:
         """Return the value, or the default in place of none."""
         found = super().clean(value)
         return self.initial() if found is None and callable(self.initial) else found

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.db import router
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
+from stator.models import StatorModel
 from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
@@ -18,7 +20,7 @@ from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 
 # What extensions add: the filters of a model's list.
-FURTHER: list[Callable[[type[Any]], Iterable[type[admin.SimpleListFilter]]]] = []
+FURTHER: list[Callable[[type[StatorModel]], Iterable[type[admin.SimpleListFilter]]]] = []
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -30,7 +32,7 @@ SOMEWHERE = Q(state_ready=True) | RESTING | Q(state_claim__isnull=False)
 class StateFilter(admin.ChoicesFieldListFilter):
     """Rows in one state, or without one if the column may be null; fast even if they are few of millions."""
 
-    def choices(self, changelist: Any) -> Iterator[Any]:
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """Yield all rows, the states, and rows without one."""
         yield from super().choices(changelist)
         if self.field.null:
@@ -126,7 +128,7 @@ def few_keys(parts: Iterable[QuerySet[Model]]) -> set[object] | None:
     return keys
 
 
-def found_once(rows: QuerySet[Model]) -> Any:
+def found_once(rows: QuerySet[Model]) -> set[object] | QuerySet[Model, dict[str, object]]:
     """Return the keys of rows that are slow to find, so that a page searches once; a subquery if they are many."""
     keys = few_keys([rows.order_by()])
     return rows.order_by("-pk").values("pk")[:COUNTED] if keys is None else keys

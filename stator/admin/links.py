@@ -1,5 +1,6 @@
 """Addresses of admin pages that other pages link to; each page checks by itself who may see it."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -62,7 +63,7 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
     return [(label, address) for label, address in ways if address]
 
 
-def _related(site: AdminSite, numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _related(site: AdminSite, numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return links to the related object, or to those in each state."""
     model: type[Model] = model_named(numbers["model"])
     if numbers["pk"] is not None:

@@ -15,12 +15,13 @@ from django.db import DataError, router
 from django.db.models import DateTimeField, Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.expressions import Combinable
+from django.db.models.options import Options
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from stator.admin.control_characters import SpellingAdmin
+from stator.admin.control_characters import Shown, SpellingAdmin
 from stator.admin.export import AS, TYPES, exported
 from stator.admin.fields import can_be_key, prefilled
 from stator.db.search_lookups import PREFIX
@@ -88,6 +89,12 @@ class BoundedPaginator(Paginator):
         return page
 
 
+# The columns of a list, or the fields of a page: names, functions and groups.
+Listed = list[Any] | tuple[Any, ...]
+# What a template shows.
+Context = dict[str, Any]
+
+
 class BoundedChangeList(ChangeList):
     """A list that reads its rows once, sorts only by offered columns, and accepts any address."""
 
@@ -104,7 +111,7 @@ class BoundedChangeList(ChangeList):
         """Return the field to sort by; None for a column that is not sortable, whatever the address says."""
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
-    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Model]) -> list[Any]:
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Model]) -> list[str | Combinable]:
         """Return the ordering; many rows are not ordered by a column without an index, so the filters matter."""
         if not self.is_judged:
             # An action asks a second time.
@@ -143,7 +150,7 @@ class BoundedChangeList(ChangeList):
         self.files = [(kind.upper(), self.get_query_string({AS: kind}, ["p"])) for kind in TYPES]
 
 
-class AnyAddressAdmin(SpellingAdmin):
+class AnyAddressAdmin(SpellingAdmin[Shown]):
     """Lists that stay fast on large tables, and pages of one row; both accept any address."""
 
     change_list: type[ChangeList] = BoundedChangeList
@@ -165,11 +172,11 @@ class AnyAddressAdmin(SpellingAdmin):
         """Return whether only few rows are sorted by this column; here by any."""
         return False
 
-    def get_list_display(self, request: HttpRequest) -> Any:
+    def get_list_display(self, request: HttpRequest) -> Listed:
         """Return the columns; times of our own tables are shown with their zone."""
         return self._with_moments(super().get_list_display(request))
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Shown | None = None) -> Listed:
         """Return the fields of a page; a page without a form shows times as a list does."""
         names = super().get_fields(request, obj)
         if obj is None or self.has_change_permission(request, obj):
@@ -197,7 +204,7 @@ class AnyAddressAdmin(SpellingAdmin):
             keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Shown | None:
         """Return the row, or None for a key that no database accepts. An empty field name counts as none."""
         if "\0" in object_id:
             return None
@@ -208,15 +215,20 @@ class AnyAddressAdmin(SpellingAdmin):
             return None
 
     def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        request: HttpRequest,
+        context: Context,
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Shown | None = None,
     ) -> HttpResponse:
         """Render the page of a row, with what its admin shows beside the form."""
-        obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:
             context |= self.shown_of(request, obj)
-        return super().render_change_form(request, context, *args, **kwargs)
+        return super().render_change_form(request, context, add, change, form_url, obj)
 
-    def shown_of(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+    def shown_of(self, request: HttpRequest, obj: Shown) -> Context:
         """Return what the page of a row shows beside the form; here nothing."""
         return {}
 
@@ -228,7 +240,7 @@ class AnyAddressAdmin(SpellingAdmin):
 
 
 @cache
-def moment_column(options: Any, name: str) -> Any:
+def moment_column(options: Options[Model], name: str) -> str | Callable[[Model], str]:
     """Return a column of times in the usual form; any other column, and a project's own, as it is.
 
     Cached, because a list finds its columns by what they are.

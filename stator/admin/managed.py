@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import ForeignKey, ManyToManyField, Model
+from django.db.models import ForeignKey, ManyToManyField
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.loader import render_to_string
@@ -19,7 +19,7 @@ from django.utils.http import urlencode
 
 from stator.admin import actions, detail, filters, row_summary, undoing
 from stator.admin.filters import ConditionFilter, ErrorFilter
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, Context, Listed, notices
 from stator.extensions.events.admin.managed import HasEventPages
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
@@ -31,6 +31,15 @@ COLUMNS = (
 )  # fmt: skip
 # A link to all objects that fail with the error.
 ERROR = '{} <a class="stator-same" href="?{}">{}</a>'
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Managed = TypeVar("Managed", bound=StatorModel, default=Any)
+else:
+    from typing import TypeVar
+
+    Managed = TypeVar("Managed")
+
 # Shown by the framework itself, unless the project lists them among its own fields.
 OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
@@ -60,8 +69,8 @@ class ManagedList(BoundedChangeList):
 
 
 class StatorAdmin(
-    HasEventPages,  # stator.extensions.events
-    AnyAddressAdmin,
+    HasEventPages[Managed],  # stator.extensions.events
+    AnyAddressAdmin[Managed],
 ):
     """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and actions of operators.
 
@@ -77,7 +86,7 @@ class StatorAdmin(
     change_form_template = "stator/admin/change_form.html"
     live_template = "stator/admin/live.html"
 
-    def __init__(self, model: type[StatorModel], admin_site: admin.AdminSite) -> None:
+    def __init__(self, model: type[Managed], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         self.raw_id_fields = (*self.raw_id_fields, *self._without_widget())  # type: ignore[misc]
         if self.actions is not None:
@@ -94,11 +103,11 @@ class StatorAdmin(
 
     # Permissions
 
-    def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+    def has_retry_permission(self, request: HttpRequest, obj: Managed | None = None) -> bool:
         """Return whether the user may retry objects and end claims."""
         return bool(self.has_change_permission(request, obj))
 
-    def has_move_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_move_permission(self, request: HttpRequest, obj: Managed | None = None) -> bool:
         """Return whether the user may move objects by hand."""
         if not request.user.has_perm(force_permission(self.model)):
             return False
@@ -115,13 +124,13 @@ class StatorAdmin(
 
     # Lists
 
-    def get_list_display(self, request: HttpRequest) -> Any:
+    def get_list_display(self, request: HttpRequest) -> Listed:
         """Return the project's columns, then the framework's."""
         own = [*super().get_list_display(request)]
         shown = {"stator_state"} if state_field(self.model).name in own else set()
         return [*own, *(name for name in COLUMNS if name not in shown.union(own))]
 
-    def get_list_filter(self, request: HttpRequest) -> Any:
+    def get_list_filter(self, request: HttpRequest) -> Listed:
         """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
         further = [each for of_model in filters.FURTHER for each in of_model(self.model)]
@@ -219,7 +228,7 @@ class StatorAdmin(
         request.current_app = self.admin_site.name
         return TemplateResponse(request, self.live_template, self.live_context(request, obj))
 
-    def seen(self, request: HttpRequest, object_id: str) -> Any:
+    def seen(self, request: HttpRequest, object_id: str) -> Managed:
         """Return an object that the user may see."""
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
@@ -228,11 +237,11 @@ class StatorAdmin(
             raise PermissionDenied
         return obj
 
-    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+    def live_context(self, request: HttpRequest, obj: Managed) -> Context:
         """Return the context of a page's live part; override it, and ``live_template``, to show more."""
         return detail.context_of(self, request, obj)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Managed | None = None) -> Listed:
         """Return the project's fields and the framework's columns."""
         if obj is None:
             return super().get_readonly_fields(request, obj)
@@ -241,10 +250,10 @@ class StatorAdmin(
         state = (field.name,) if field.editable else ()
         return [*super().get_readonly_fields(request, obj), *OWN, *state]
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Managed | None = None) -> Listed:
         """Return the project's fields; the live part of the page has the framework's columns."""
         return [name for name in super().get_fields(request, obj) if name not in OWN]
 
-    def shown_of(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+    def shown_of(self, request: HttpRequest, obj: Managed) -> Context:
         """Return the context of the live part."""
         return self.live_context(request, obj) | {"stator_live": self.live_template}

@@ -8,10 +8,12 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 
+from stator.admin.control_characters import Shown
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
 from stator.models import Action, Worker
+from stator.rows.column_guard import M
 from stator.rows.keys import stored_text
 from stator.rows.meta import home_of, model_of
 from stator.rows.news import how_far
@@ -25,7 +27,7 @@ MAX_HELD = 50
 SEARCHED = 50_000
 
 
-class KeptAdmin(AnyAddressAdmin):
+class KeptAdmin(AnyAddressAdmin[Shown]):
     """A read-only admin. The first column of ``ordering`` sorts the newest rows first, and has an index."""
 
     search_help_text = f"Exact values, within the newest {SEARCHED:,} rows."
@@ -35,8 +37,8 @@ class KeptAdmin(AnyAddressAdmin):
         return True
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
-    ) -> tuple[QuerySet[Model], bool]:
+        self, request: HttpRequest, queryset: QuerySet[Shown], search_term: str
+    ) -> tuple[QuerySet[Shown], bool]:
         """Return the matching rows among the newest ones."""
         if search_term:
             first, *_ = self.ordering or ("-pk",)
@@ -50,14 +52,14 @@ class KeptAdmin(AnyAddressAdmin):
     has_add_permission = has_change_permission = has_delete_permission = _has_no_permission
 
 
-def newest(queryset: QuerySet[Model], column: str) -> QuerySet[Model]:
+def newest(queryset: QuerySet[M], column: str) -> QuerySet[M]:
     """Return the newest rows by an indexed column, and a few more with equal values at the end."""
     rows = queryset.model._base_manager.using(queryset.db).order_by(f"-{column}")
     last = rows.values_list(column, flat=True)[SEARCHED : SEARCHED + 1].first()
     return queryset if last is None else queryset.filter(**{f"{column}__gte": last})
 
 
-class OfObjectAdmin(KeptAdmin):
+class OfObjectAdmin(KeptAdmin[Shown]):
     """A read-only admin for rows about single objects."""
 
     search_help_text = (
@@ -70,8 +72,8 @@ class OfObjectAdmin(KeptAdmin):
         return link_to_object(self.admin_site, row.model_label, row.object_pk)
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
-    ) -> tuple[QuerySet[Model], bool]:
+        self, request: HttpRequest, queryset: QuerySet[Shown], search_term: str
+    ) -> tuple[QuerySet[Shown], bool]:
         """Return the rows of one object, or the newest rows that match."""
         label, _, key = search_term.strip().partition(" ")
         if "." in label and key:
@@ -81,7 +83,7 @@ class OfObjectAdmin(KeptAdmin):
 
 
 @admin.register(Action)
-class ActionAdmin(KeptAdmin):
+class ActionAdmin(KeptAdmin[Action]):
     """The manual actions of operators: who did what to how many objects, when and why."""
 
     list_display = ("at", "kind", "model_label", "count", "actor", "reason", "undoes")
@@ -91,7 +93,7 @@ class ActionAdmin(KeptAdmin):
 
 
 @admin.register(Worker)
-class WorkerAdmin(KeptAdmin):
+class WorkerAdmin(KeptAdmin[Worker]):
     """The worker processes of the last day."""
 
     list_display = (
@@ -106,7 +108,7 @@ class WorkerAdmin(KeptAdmin):
     ordering = ("-heartbeat", "-pk")
     change_form_template = "stator/admin/live_form.html"
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         """Return the workers with their status by the database's clock."""
         workers: Any = super().get_queryset(request)
         return workers.with_status()

@@ -1,12 +1,11 @@
 """Undo in the admin: a button for an hour after each action of operators, on the list of the model."""
 
 from functools import partial
-from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from stator.admin.actions import ReasonForm
@@ -17,6 +16,7 @@ from stator.admin.listing import AnyAddressAdmin
 from stator.admin.row_summary import seconds_since
 from stator.graph.durations import span
 from stator.rows.actions import Action
+from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
 from stator.undo import BATCH, UndoPart, undo, undoable
 
@@ -29,7 +29,7 @@ WORDS = (
 )
 
 
-def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, Any]]:
+def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, object]]:
     """Return the latest actions on objects of the model that the user may undo, each with its address."""
     found = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
     undone = {action.undoes for action in found}
@@ -85,7 +85,7 @@ def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, re
     return _to_list(model_admin)
 
 
-def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[Model]) -> QuerySet[Any]:
+def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[M]) -> QuerySet[M]:
     """Return the rows that the user sees and may change."""
     visible = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
     differs = model_admin.differs_by_object

@@ -1,12 +1,14 @@
 """A project's code with nothing wrong in it: the types that an editor and a checker know."""
 
 from collections.abc import Sequence
-from typing import assert_type
+from typing import Any, assert_type
 from uuid import uuid4
 
 from django.db import models
+from django.http import HttpRequest
 
 from stator import Backoff, Fail, State, StateGraph, TryAgainLater
+from stator.admin import StatorAdmin
 from stator.claims import claim, find_many
 from stator.db.interface import Claim, Ended
 from stator.explain import Reason
@@ -168,6 +170,46 @@ class Journal:
 
 around: Around[dict[str, int]] = Journal()
 extension = Extension(name="journal", around=lambda settings, label, state: Journal())
+
+
+class InvoiceAdmin(StatorAdmin[Invoice]):
+    """The methods that projects override, each with types of its own."""
+
+    list_display = ("number",)
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        return (*super().get_list_display(request), "number")
+
+    def get_list_filter(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("number",)
+
+    def get_fields(self, request: HttpRequest, obj: Invoice | None = None) -> tuple[str, ...]:
+        return ("number",) if obj is None else (*super().get_fields(request, obj),)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Invoice | None = None) -> tuple[str, ...]:
+        return (*super().get_readonly_fields(request, obj), "number")
+
+    def has_move_permission(self, request: HttpRequest, obj: Invoice | None = None) -> bool:
+        return obj is None or obj.number != ""
+
+    def has_retry_permission(self, request: HttpRequest, obj: Invoice | None = None) -> bool:
+        return super().has_retry_permission(request, obj)
+
+    def has_send_permission(self, request: HttpRequest, obj: Invoice | None = None) -> bool:
+        return super().has_send_permission(request, obj)
+
+    def live_context(self, request: HttpRequest, obj: Invoice) -> dict[str, Any]:
+        return super().live_context(request, obj) | {"number": obj.number}
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Invoice]:
+        return super().get_queryset(request).exclude(number="")
+
+
+class DraftAdmin(StatorAdmin):
+    """Without its model."""
+
+    def has_move_permission(self, request: HttpRequest, obj: Draft | None = None) -> bool:
+        return obj is None or obj.status is not None
 
 
 def publish(queue: Queue) -> None:

@@ -3,25 +3,24 @@
 from functools import partial
 from typing import Any
 
-from django.contrib.admin import ModelAdmin
-from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
+from stator.admin.control_characters import Shown, SpellingAdmin
 from stator.extensions.events.admin import answers
 from stator.extensions.events.admin.sending import may_send
 
 
-class HasEventPages(ModelAdmin):
+class HasEventPages(SpellingAdmin[Shown]):
     """Override ``has_link_permission`` if not everybody who may send an event may make links for others."""
 
-    def has_send_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+    def has_send_permission(self, request: HttpRequest, obj: Shown | None = None) -> bool:
         """Return whether the user may send one of the events of the graph."""
         own: Any = self
         events = (event for state in own.model.state_graph.states.values() for event in state.events.values())
         return any(may_send(own, request, event, obj) for event in events)
 
-    def has_link_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+    def has_link_permission(self, request: HttpRequest, obj: Shown | None = None) -> bool:
         """Return whether the user may make links by which others send the events that the user may send."""
         return self.has_send_permission(request, obj)
 
