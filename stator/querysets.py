@@ -110,8 +110,7 @@ class OperatorQuerySet(
     def unknown(self) -> "OperatorQuerySet[M]":
         """Return the rows whose state this code does not know; its workers do not attempt them."""
         field = state_field(self.model)
-        found: OperatorQuerySet[M] = field.managed(self.exclude(**field.among(graph_of(self.model).states)))
-        return found
+        return field.managed(self.exclude(**field.among(graph_of(self.model).states)))
 
     def retry(self, *, actor: str = "", action: Action | None = None) -> int:
         """Make the rows due now, end their quarantine and forget their errors; return how many.

@@ -303,7 +303,7 @@ class _Undoing:
             self._leave(row, why)
 
     def _changes(self, going: Going) -> columns.Changes:
-        restored = {column: self._of(name, going) for column, name in RESTORED.items()}
+        restored: columns.Changes = {column: self._of(name, going) for column, name in RESTORED.items()}
         if self.action.moves:
             field = state_field(self.model)
             restored[field.name] = field.of_name(self._of("state", going))

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Case, F, Model, Q, QuerySet, Value, When
+from django.db.models.expressions import Combinable
 
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -53,7 +54,7 @@ class Action(models.Model):
         label = owner_of(model)._meta.label_lower
         return cls(model_label=label, kind=kind, actor=actor[:150], reason=reason[:REASON_LENGTH], **given)
 
-    def note(self, rows: QuerySet[Model], count: int, attempts: Any = None) -> None:
+    def note(self, rows: QuerySet[Model], count: int, attempts: Combinable | None = None) -> None:
         """Store what ``count`` locked rows are, in the transaction that then changes them.
 
         ``attempts``: their number of attempts after the action; by default none if it moves them, else as before.

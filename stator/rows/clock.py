@@ -63,7 +63,9 @@ def _aware(moment: datetime) -> datetime:
 class Now(functions.Now):  # noqa: TID251
     """Django's ``Now()``, which on SQLite is in UTC even where all other times are in another zone."""
 
-    def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, tuple[str | int, ...]]:
         """Compile to the time in the zone of the columns."""
         if not (ahead := seconds_ahead(connection)):
             return super().as_sqlite(compiler, connection, **context)
@@ -83,7 +85,7 @@ class Elapsed(TemporalSubtraction):
 
     def as_sqlite(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
-    ) -> tuple[str, tuple[Any, ...]]:
+    ) -> tuple[str, tuple[str | int, ...]]:
         """Compile to a number of microseconds, as Django's difference is."""
         sides: list[Any] = [self.lhs, self.rhs]
         (until, until_params), (since, since_params) = map(compiler.compile, sides)
@@ -98,6 +100,8 @@ class Seconds(models.Func):
     # Where the database has no intervals, a difference is a number of microseconds.
     template = "(%(expressions)s) / 1000000.0"
 
-    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, tuple[object, ...]]:
         """Compile to the seconds of an interval."""
         return self.as_sql(compiler, connection, template="EXTRACT(EPOCH FROM %(expressions)s)", **context)

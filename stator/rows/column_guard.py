@@ -58,13 +58,14 @@ class GuardedQuerySet(QuerySet[M]):
 
     update.alters_data = True  # type: ignore[attr-defined]
 
-    def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
+    def bulk_update(self, objs: Iterable[M], fields: Iterable[str], batch_size: int | None = None) -> int:
         """Update like Django, and note in the objects what was written, so that a later ``save()`` is no change."""
-        objs, fields = tuple(objs), tuple(fields)
-        updated = super().bulk_update(objs, fields, batch_size)
+        written: tuple[Any, ...] = tuple(objs)
+        fields = tuple(fields)
+        updated = super().bulk_update(written, fields, batch_size)
         if hasattr(self.model, "state_graph"):
-            with remembered(self.db, objs, ["_loaded_watched"]):
-                for instance in objs:
+            with remembered(self.db, written, ["_loaded_watched"]):
+                for instance in written:
                     instance._note_written(set(fields))
         return updated
 
@@ -72,7 +73,7 @@ class GuardedQuerySet(QuerySet[M]):
 
     def bulk_create(
         self,
-        objs: Iterable[Any],
+        objs: Iterable[M],
         batch_size: int | None = None,
         ignore_conflicts: bool = False,
         update_conflicts: bool = False,
@@ -80,6 +81,7 @@ class GuardedQuerySet(QuerySet[M]):
         unique_fields: Collection[str] | None = None,
     ) -> list[M]:
         """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
+        new: list[Any] = list(objs)
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
             field = state_field(self.model)
@@ -88,15 +90,14 @@ class GuardedQuerySet(QuerySet[M]):
             if ignore_conflicts:
                 _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.
-            objs = list(objs)
-            for instance in objs:
+            for instance in new:
                 if instance.pk is None or not conflicts:
                     instance._begin()
         using = written_to(self)
         noted = managed and not transaction.get_autocommit(using)
-        before = [(instance, before_save(using, instance)) for instance in (objs if noted else ())]
+        before = [(instance, before_save(using, instance)) for instance in (new if noted else ())]
         created: list[Any] = super().bulk_create(
-            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+            new, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
         if managed and not conflicts:
             forget_left(owner_of(self.model), self.db, created)
@@ -144,7 +145,7 @@ def _guarded_manager(cls: type[Manager[Model]]) -> type[Manager[Model]]:
 
 
 def _subclass_manager(cls: Any) -> type[Manager[Model]]:
-    def get_queryset(self: Any) -> QuerySet[Model]:
+    def get_queryset(self: Manager[Model]) -> QuerySet[Model]:
         queryset = cls.get_queryset(self)
         if not isinstance(queryset, GuardedQuerySet):
             queryset.__class__ = _guarded_queryset(type(queryset))

@@ -66,11 +66,11 @@ class RowDate:
         """The name of the field if the date is one; "" if it is computed."""
         return str(getattr(self.date, "name", "")) if isinstance(self.date, F) else ""
 
-    def met(self, moment: object) -> Any:
+    def met(self, moment: object) -> LessThanOrEqual:
         """Return the condition that the date is not after a moment."""
         return LessThanOrEqual(self.date, moment)
 
-    def ahead(self, moment: object) -> Any:
+    def ahead(self, moment: object) -> GreaterThan:
         """Return the condition that the date is after a moment."""
         return GreaterThan(self.date, moment)
 
@@ -95,7 +95,7 @@ class Start(RowDate):
     """
 
     @property
-    def missing(self) -> Any:
+    def missing(self) -> IsNull:
         """The condition that there is no date."""
         return IsNull(self.date, True)
 
@@ -257,7 +257,9 @@ class Moment(Func):
         """Compile so that each sum of a time and an interval is one in UTC."""
         return _in_utc(self).as_sql(compiler, connection, **context)
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, tuple[str | int, ...]]:
         """Compile with the values in the text: SQLite compares expressions of an index with those of a statement so."""
         sql, params = self.as_sql(compiler, connection, **context)
         quote = connection.SchemaEditorClass(connection, collect_sql=True).quote_value

@@ -10,7 +10,7 @@ from stator.graph.states import State
 
 Meaning = Callable[[QuerySet[Model], State, Any], Q]
 
-_MEANINGS: dict[type[FollowedCondition], Meaning] = {}
+_MEANINGS: dict[type, Meaning] = {}
 
 
 def add_edge_condition(kind: type[FollowedCondition], meaning: Meaning) -> None:
@@ -18,7 +18,7 @@ def add_edge_condition(kind: type[FollowedCondition], meaning: Meaning) -> None:
     _MEANINGS[kind] = meaning
 
 
-def condition_of(among: QuerySet[Model], state: State, condition: Any) -> Q:
+def condition_of(among: QuerySet[Model], state: State, condition: object) -> Q:
     """Return the condition of an edge without a handler as a filter for the objects ``among``."""
     meaning = _MEANINGS.get(type(condition))
     return meaning(among, state, condition) if meaning else Q(condition)

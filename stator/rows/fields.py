@@ -116,7 +116,7 @@ class HeldBy(Exact):
     to find one row.
     """
 
-    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[object, ...]]:
         """Compile to IS NOT DISTINCT FROM; to an equality if the other side is a column or query."""
         if not (self.rhs_is_direct_value() or isinstance(self.rhs, Value)):
             return self.as_sql(compiler, connection)
@@ -198,10 +198,9 @@ class LazyJSONField(AsDjangoField, models.JSONField):
         return text_key(self.attname)
 
     @cached_property
-    def parse(self) -> Callable[[str], Any]:
+    def parse(self) -> Callable[[str], object]:
         """Return the value of a JSON text."""
-        parse: Callable[[str], Any] = (self.decoder() if self.decoder else DECODER).decode
-        return parse
+        return (self.decoder() if self.decoder else DECODER).decode
 
     def text_of(self, value: object) -> str:
         """Return a value as JSON text."""

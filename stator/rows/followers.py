@@ -1,8 +1,8 @@
 """Followers: what follows when rows move, whoever moves them: workers, duties, people, events or an undo."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
@@ -27,7 +27,7 @@ class Left(Protocol):
     """A row as it was before a move, or the claim on it."""
 
     @property
-    def pk(self) -> Any: ...
+    def pk(self) -> Hashable: ...
     @property
     def state(self) -> State | str: ...
     @property

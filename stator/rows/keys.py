@@ -6,7 +6,7 @@ People read and write ``3,17``.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet, ValidationError
@@ -44,14 +44,14 @@ _AMONG = "({columns}) IN (SELECT {parts} FROM json_each(%s))"
 class AmongKeys(TupleIn):
     """``pk__in`` with composite keys in any collection, and any number of them on SQLite."""
 
-    def get_prep_lookup(self) -> Any:
+    def get_prep_lookup(self) -> Iterable[object]:
         """Return the keys as Django wants them, or the query for them."""
         lookup = self
         if lookup.rhs_is_direct_value():
             lookup.rhs = list(lookup.rhs)
         return super().get_prep_lookup()
 
-    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Sequence[object]]:
         """Return the condition, and its one parameter."""
         lookup = self
         if not lookup.rhs_is_direct_value():
@@ -104,7 +104,7 @@ def key_of(model: type[Model], text: str) -> Any:
     return tuple(_value_of(field, part) for field, part in zip(fields, parts, strict=True))
 
 
-def _value_of(field: Any, text: str) -> object:
+def _value_of(field: Field, text: str) -> object:
     """Return the value of a column, which the database can compare with its own."""
     if "\0" in text:
         raise ValidationError("a key has no NUL")

@@ -15,9 +15,9 @@ import secrets
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import BigIntegerField, Case, Expression, ExpressionWrapper, F, Model, Q, Value, When
+from django.db.models import BigIntegerField, Case, ExpressionWrapper, F, Model, Q, Value, When
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, GreaterThan, LessThan
 
@@ -149,7 +149,7 @@ def visit_of_move(field: StateField, target: State, sources: Collection[str], *,
     return {VISIT: Case(*cases, default=Value(None), output_field=BigIntegerField())} if cases else {}
 
 
-def continued(moves: int, visit: Any = OWN_VISIT, version: Any = OWN_VERSION) -> Changes:
+def continued(moves: int, visit: Combinable = OWN_VISIT, version: Combinable = OWN_VERSION) -> Changes:
     """Return the changes of rows whose visit goes on after so many moves from a ``version`` with a ``visit``."""
     both = Case(
         When(Q(GreaterThan(_number(visit.bitrightshift(MARK_AT).bitand(MARKS - 1)), 0)), then=Value(1 + (1 << MOVES))),
@@ -172,17 +172,17 @@ def _mark(state: State) -> int:
     return 1 + zlib.crc32(state.name.encode()) % (MARKS - 1)
 
 
-def _is_valid(visit: Any, version: Any) -> Exact:
+def _is_valid(visit: Combinable, version: Combinable) -> Exact:
     return Exact(_number(visit.bitrightshift(VERSION_AT)), _number(version.bitand(VERSIONS - 1)))
 
 
-def _first_part(version: Any) -> Expression:
+def _first_part(version: Combinable) -> Combinable:
     return _number(version.bitand(VERSIONS - 1)) * (1 << VERSION_AT)
 
 
-def _part(value: Any) -> Expression:
+def _part(value: Combinable) -> Combinable:
     return _number(value.bitand((1 << MOVES) - 1))
 
 
-def _number(value: object) -> Any:
+def _number(value: Combinable) -> ExpressionWrapper:
     return ExpressionWrapper(value, output_field=BigIntegerField())

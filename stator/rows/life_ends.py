@@ -39,7 +39,7 @@ def end_lives_with_deletes() -> None:
         return
 
     @wraps(plain)
-    def delete(self: Collector) -> Any:
+    def delete(self: Collector) -> tuple[int, dict[str, int]]:
         using = self.using
         ended = [(owner, keys, found) for owner, keys in _deleted(self) if (found := _with_records(owner, using, keys))]
         if not ended:

@@ -6,7 +6,9 @@ Databases differ in where nulls come, and some have no descending indexes.
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BigIntegerField, F, Field, Func, GeneratedField, Model
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.rows.meta import field_of, options_of
 
@@ -30,7 +32,9 @@ class Inverse(Urgency):
 
     template = f"COALESCE(-1 - %(expressions)s, {LAST})"
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[object, ...]]:
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, tuple[object, ...]]:
         """Compile for columns without a sign as well, whose differences must not be negative."""
         template = f"COALESCE(-1 - CAST(%(expressions)s AS SIGNED), {LAST})"
         return self.as_sql(compiler, connection, template=template, **context)

@@ -14,7 +14,7 @@ from stator.rows.actions import Action, Before
 from stator.rows.workers import Worker
 
 # The keys of rows that are deleted as texts, or a queryset of these.
-Keys = list[str] | QuerySet[Any]
+Keys = list[str] | QuerySet[Model, object]
 
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 from django.db import connections, transaction
@@ -31,14 +31,14 @@ MANY = 1024
 # The attributes that the UPDATE of a save fills.
 FILLED_BY_UPDATES = frozenset({"_loaded_state", "_loaded_watched", "stator"})
 
-Values = Mapping[str, Any]
+Values = Mapping[str, object]
 
 # The context outside of a transaction.
 NOTHING = nullcontext()
 
 
 def remembered(
-    using: str, holders: Iterable[Any], names: Collection[str] | None = None
+    using: str, holders: Iterable[object], names: Collection[str] | None = None
 ) -> AbstractContextManager[None]:
     """Undo what the block writes into the attributes of objects if the open transaction, or its savepoint, is undone.
 
@@ -56,7 +56,7 @@ def is_open(using: str) -> bool:
 
 
 @contextmanager
-def _restoring(using: str, holders: Iterable[Model], names: Collection[str] | None) -> Iterator[None]:
+def _restoring(using: str, holders: Iterable[object], names: Collection[str] | None) -> Iterator[None]:
     parts = [(part, own, _values(part, own)) for holder in holders for part, own in _parts(holder, names)]
     try:
         yield
@@ -71,7 +71,7 @@ class BeforeSave(NamedTuple):
 
     adding: bool
     db: str | None
-    values: dict[str, Any]
+    values: dict[str, object]
 
 
 def before_save(using: str, instance: Model) -> BeforeSave | None:
@@ -231,13 +231,13 @@ class Journal:
         self._forget()
 
 
-def _parts(holder: Model, names: Collection[str] | None) -> Iterator[tuple[Any, Collection[str] | None]]:
+def _parts(holder: object, names: Collection[str] | None) -> Iterator[tuple[object, Collection[str] | None]]:
     yield holder, names
     if (state := vars(holder).get("_state")) is not None:
         yield state, ("adding", "db")
 
 
-def _values(part: object, names: Collection[str] | None) -> dict[str, Any]:
+def _values(part: object, names: Collection[str] | None) -> dict[str, object]:
     values = vars(part)
     return dict(values) if names is None else {name: values[name] for name in names if name in values}
 

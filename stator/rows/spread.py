@@ -32,7 +32,7 @@ class SpreadField(AsDjangoField, models.SmallIntegerField):
         self.in_one_line = in_one_line
         super().__init__(**{"default": None} | kwargs | {"blank": True, "editable": False, "db_default": 0})
 
-    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, str, Sequence[object], dict[str, object]]:
         name, path, args, kwargs = super().deconstruct()
         # Rows that exist already are in the first part.
         kwargs.pop("default", None)

@@ -6,12 +6,13 @@ No other module spells the name of the column. Histories, reports, statistics, p
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.db.models import DEFERRED, Case, F, Model, QuerySet, Value, When
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 from django.db.models.lookups import Exact, In, IsNull
 from django.db.models.query_utils import DeferredAttribute
@@ -20,6 +21,8 @@ from stator.graph.graphs import StateGraph, at_rest, state_problem
 from stator.graph.options import STATE_NAME_LENGTH
 from stator.graph.states import State
 from stator.texts import bounded
+
+Rows = TypeVar("Rows", bound=QuerySet[Model])
 
 # The name that needs no quotes in any SQL, as those of the framework's other columns.
 USUAL_NAME = "state"
@@ -56,7 +59,7 @@ class AsDjangoField(models.Field):
     def __class__(self) -> Any:
         return self.django_class
 
-    def __deepcopy__(self, memodict: dict[int, object]) -> Any:
+    def __deepcopy__(self, memodict: dict[int, object]) -> Self:
         # A model inherits the fields of its abstract bases by this method, so the copy keeps its class.
         copied: Any = super().__deepcopy__(memodict)
         copied.__class__ = type(self)
@@ -64,9 +67,9 @@ class AsDjangoField(models.Field):
 
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    import typing_extensions
 
-    V = TypeVar("V", default=str)
+    V = typing_extensions.TypeVar("V", default=str)
 
     class _Column(models.Field[V, V]):
         """A field with values of one type, to which states and their names are assigned, too."""
@@ -160,7 +163,7 @@ class StateField(_Column[V]):
             return {self.name: value}
         return {self.name: self.stored(state)}
 
-    def among(self, states: Iterable[State | str | int]) -> dict[str, Any]:
+    def among(self, states: Iterable[State | str | int]) -> dict[str, list[object]]:
         """Return a filter for the rows in any of these states; a name that no row can have finds none."""
         return {f"{self.name}__in": self.values(states)}
 
@@ -174,11 +177,11 @@ class StateField(_Column[V]):
         # Lookups leave expressions as they are.
         return [each if each in self.states else Value(each, self.django_class()) for each in values]
 
-    def managed(self, rows: QuerySet[Model]) -> Any:
+    def managed(self, rows: Rows) -> Rows:
         """Return those of the rows that have a state, known or not."""
         return rows.exclude(**{self.name: None}) if self.null else rows
 
-    def unmanaged(self, rows: QuerySet[Model]) -> Any:
+    def unmanaged(self, rows: Rows) -> Rows:
         """Return those of the rows that have no state."""
         return rows.filter(**{self.name: None}) if self.null else rows.none()
 
@@ -244,11 +247,11 @@ class StateField(_Column[V]):
             cases.append(When(IsNull(column, True), then=Value(UNMANAGED)))
         return Case(*cases, default=Cast(column, models.CharField()), output_field=models.CharField())
 
-    def names_in(self, rows: QuerySet[Model]) -> Any:
+    def names_in(self, rows: QuerySet[Model]) -> QuerySet[Model, dict[str, object]]:
         """Return the names of the states of these rows as a queryset of one column."""
         return rows.values(self.name) if self.has_names else rows.values(stator_name=self.named())
 
-    def of_name(self, name: object) -> Any:
+    def of_name(self, name: Combinable) -> Combinable:
         """Return an expression for what is stored for a state, of an expression for its name."""
         if self.has_names:
             return name

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Min, QuerySet, Sum
+from django.db.models import Min, Model, QuerySet, Sum
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
@@ -20,7 +20,7 @@ class Stay:
     moves: int = 0
 
     @classmethod
-    def of(cls, rows: QuerySet[Any], each: dict[Any, float | None] | None = None) -> "Stay":
+    def of(cls, rows: QuerySet[Model], each: dict[Any, float | None] | None = None) -> "Stay":
         """Return the stay of rows that are about to leave their state, by the database's clock.
 
         ``each``: gets the seconds of each row by its key.
