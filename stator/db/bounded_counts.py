@@ -21,7 +21,7 @@ from stator.rows.state_column import state_field
 from stator.statements import selecting
 
 # Rows of one kind, with the columns that are counted.
-Kind: TypeAlias = QuerySet[Model, dict[str, Any]]
+Kind: TypeAlias = QuerySet[Model, dict[str, object]]
 
 # What counts the rows of each kind, as text and parameters. Times come from the database, so it can be cached.
 Question: TypeAlias = tuple[tuple[str, Params], ...]

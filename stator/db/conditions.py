@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from django.db.models import Model, Q, QuerySet
 
@@ -119,7 +119,7 @@ class StoredCondition(Condition):
         self._rows: Q | None = None
 
     @classmethod
-    def asked(cls, alias: str) -> QuerySet[Any, Any]:
+    def asked(cls, alias: str) -> QuerySet[Model, object]:
         """Return a query of one number, for each poll; it is another number when rows have come or gone."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class StoredCondition(Condition):
         raise NotImplementedError
 
     @classmethod
-    def in_force(cls, alias: str, label: str | None = None) -> QuerySet[Any]:
+    def in_force(cls, alias: str, label: str | None = None) -> QuerySet[Model]:
         """Return the rows that are in force, of one model or of all."""
         raise NotImplementedError
 
@@ -162,7 +162,7 @@ class ConditionKinds:
 
     all: tuple[type[Condition], ...] | None = None
 
-    def of(self, store: Any) -> "Conditions":
+    def of(self, store: "Operations") -> "Conditions":
         """Return the conditions of a store."""
         if self.all is None:
             # Without the conditions, paused rows would be claimed.
@@ -284,6 +284,6 @@ def read_again(stores: "Sequence[Operations]", signs: Mapping[type[StoredConditi
     return changed
 
 
-def _read(kind: type[StoredCondition], store: "Operations") -> list[Any]:
+def _read(kind: type[StoredCondition], store: "Operations") -> list[Model]:
     with store.reading():
         return list(kind.in_force(store.alias))

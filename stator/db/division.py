@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
+from stator.graph import State
+from stator.rows.claimable import Crashes
 from stator.statements import Statement
 
 if TYPE_CHECKING:
-    from stator.db.interface import Operations
+    from stator.db.interface import Claim, Operations
+    from stator.db.probe import Open
 
 
 class Undivided:
@@ -32,7 +36,7 @@ class Undivided:
         return self.is_limited, self.store.part if self.has_own_text else None
 
     @property
-    def template(self) -> Any:
+    def template(self) -> "Operations":
         """The store that makes the statements which all parts share: its value is given as ``part``."""
         return self.store
 
@@ -42,38 +46,39 @@ class Undivided:
         rows: QuerySet[Model] = self.store.rows
         return rows
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> "list[Operations]":
         """Return the stores for which chores are done."""
         return [self.store]
 
-    def parts_with(self, *rows: QuerySet[Model]) -> list[Any]:
+    def parts_with(self, *rows: QuerySet[Model]) -> "list[Operations]":
         """Return the stores of :meth:`parts` with rows of these querysets; if there are very many, some may miss."""
         return [self.store]
 
-    def part_with(self, row: object) -> Any:
+    def part_with(self, row: object) -> "Operations":
         """Return the store with an object."""
         return self.store
 
-    def parts_of(self, rows: Sequence[Any]) -> list[Any]:
+    def parts_of(self, rows: Sequence[object]) -> "list[Operations]":
         """Return the store with each of some objects; asks once whether there are several."""
         return list(map(self.part_with, rows)) if self.is_divided else [self.store] * len(rows)
 
-    def at(self, value: object) -> Any:
+    def at(self, value: object) -> "Operations":
         """Return the store of the part that a value tells from others."""
         return self.store
 
-    def near(self, row: object) -> Any:
+    def near(self, row: object) -> "Operations":
         """Return :meth:`part_with`, for a statement about one row also if claims are not divided."""
         return self.store
 
-    def shares(self, picked: QuerySet[Model], limit: int) -> Iterator[tuple[Any, int]]:
+    def shares(self, picked: QuerySet[Model], limit: int) -> "Iterator[tuple[Operations, int]]":
         """Yield the stores with the first rows that were picked, each with how many they are."""
         yield self.store, limit
 
-    def claim(self, *args: Any, **options: Any) -> list[Any]:
+    def claim(
+        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
+    ) -> "list[Claim]":
         """Claim in the parts, each of which has its turn."""
-        claims: list[Any] = self.store.claim_together(*args, **options)
-        return claims
+        return self.store.claim_together(states, limit, token=token, crashes=crashes)
 
     def enough(self, limit: int) -> int:
         """Return how many rows a claim of at most ``limit`` brings if there may be more."""
@@ -83,7 +88,7 @@ class Undivided:
         """Release the rows of a claim statement in parts on several nodes; return how many."""
         raise NotImplementedError
 
-    def answers(self, open_rows: Any) -> list[Any] | None:
+    def answers(self, open_rows: "Open") -> list[object] | None:
         """Return the answers of a poll by a statement of its own; None if the statement for all models has them."""
         return None
 
@@ -104,7 +109,7 @@ class Undivided:
 class Divisions:
     """How stores are divided; what divides them says so. ``of``: return the division of a new store."""
 
-    of: Callable[[Any], Undivided] = Undivided
+    of: "Callable[[Operations], Undivided]" = Undivided
 
 
 DIVISIONS = Divisions()

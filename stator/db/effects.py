@@ -6,7 +6,7 @@ each batch an effect is asked only what it ``wants``; the answers are the key of
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from django.db.models import Model
 
@@ -14,6 +14,9 @@ from stator.db.values import Pk
 from stator.graph.outcomes import Outcome
 from stator.rows.stay import Stay
 from stator.statements import Statement
+
+if TYPE_CHECKING:
+    from stator.db.interface import AtOnce, Claim, Ended, Operations
 
 # An answer of :meth:`Effect.wants`: a statement of its own writes the effect, after that of the rows.
 AFTER: Final = "<after>"
@@ -35,9 +38,9 @@ class Act(Protocol):
     @property
     def quiet(self) -> bool: ...
     @property
-    def ended(self) -> Sequence[tuple[Any, Outcome]]: ...
+    def ended(self) -> "Sequence[Ended]": ...
     @property
-    def claims(self) -> Sequence[Any]: ...
+    def claims(self) -> "Sequence[Claim]": ...
     @property
     def outcomes(self) -> Sequence[Outcome]: ...
     @property
@@ -59,7 +62,7 @@ class Act(Protocol):
     @property
     def note(self) -> Any: ...
     @property
-    def at_once(self) -> Any: ...
+    def at_once(self) -> "AtOnce | None": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Store:
     them; then it writes nothing while such a row is missing.
     """
 
-    operations: Any
+    operations: "Operations"
     compiler: Any = None
     inserts: bool = False
     updates: bool = False
@@ -134,8 +137,7 @@ class Store:
     @property
     def model(self) -> type[Model]:
         """The model of the rows."""
-        model: type[Model] = self.operations.model
-        return model
+        return self.operations.model
 
 
 class Effect:
@@ -158,8 +160,7 @@ class Effect:
     @property
     def model(self) -> type[Model]:
         """The model of the rows."""
-        model: type[Model] = self._operations.model
-        return model
+        return self._operations.model
 
     @property
     def alias(self) -> str:

@@ -3,11 +3,11 @@
 import re
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import KNOWN, POSTGRESQL, capabilities_of
+from stator.db.values import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def refusal_of_writes(connection: BaseDatabaseWrapper) -> str:
     return ""
 
 
-def _answer(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
+def _answer(connection: BaseDatabaseWrapper, query: str) -> Row:
     """Return the row of a query; of zeros if the database has none."""
     if not query:
         return 0, 0
     with connection.cursor() as cursor:
         cursor.execute(query)
-        row: tuple[Any, ...] = cursor.fetchone()
+        row: Row = cursor.fetchone()
     return row
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model, QuerySet
+from django.db.models import Field, Model, QuerySet
 from django.db.models.base import ModelState
 from django.db.models.expressions import Col
 from django.db.models.query_utils import DeferredAttribute
@@ -44,7 +44,7 @@ class Columns:
     unparsed: "Columns | None" = None
 
     @classmethod
-    def of(cls, fields: Sequence[Any], converters: Sequence[Converter]) -> Self:
+    def of(cls, fields: Sequence[Field], converters: Sequence[Converter]) -> Self:
         """Return the columns of fields."""
         names = [each.attname for each in fields]
         keys = [getattr(each, "text_key", None) for each in fields]

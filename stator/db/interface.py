@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from django.db.models import Model, Q
@@ -22,7 +22,7 @@ from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.rows import Rows
-from stator.db.values import Pk
+from stator.db.values import Pk, Row
 from stator.extensions.events.claims import GotEvents
 from stator.extensions.steps.attempt import RecordsSteps
 from stator.graph import State
@@ -291,13 +291,13 @@ class OutcomeBatch:
     saves: tuple[str, ...]
     computed: bool
     quiet: bool
-    note: Any = None
+    note: object = None
     at_once: AtOnce | None = None
     # Handlers give no reasons for moves.
     reason: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, ended: list[Ended], note: Any = None, at_once: AtOnce | None = None) -> "OutcomeBatch":
+    def of(cls, ended: list[Ended], note: object = None, at_once: AtOnce | None = None) -> "OutcomeBatch":
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
         outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
@@ -469,9 +469,9 @@ class Operations(Rows):
         self.stopping.begun = True
 
 
-def _unpickled(given: tuple[Any, ...], value: object) -> Operations:
+def _unpickled(given: Row, value: object) -> Operations:
     whole = Operations(*given)
-    return whole if value is None else cast("Operations", whole.division.at(value))
+    return whole if value is None else whole.division.at(value)
 
 
 def by_scope(operations: Iterable[Operations]) -> dict[Scope, list[Operations]]:

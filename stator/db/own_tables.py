@@ -60,13 +60,15 @@ class Row(NamedTuple):
     rests: bool
 
 
-def with_rows(records: Iterable[Record], alias: str) -> Iterator[tuple[Any, list[tuple[Record, Row | None]]]]:
+def with_rows(
+    records: Iterable[Record], alias: str
+) -> Iterator[tuple[type[Model] | None, list[tuple[Record, Row | None]]]]:
     """Yield each managed model, None for one that is gone, with the records of its objects and their rows."""
     label = attrgetter("model_label")
     for name, group in groupby(sorted(records, key=label), key=label):
         of_model: list[Any] = list(group)
         known = model_of(name)
-        model: Any = known if hasattr(known, "state_graph") else None
+        model = known if hasattr(known, "state_graph") else None
         rows = _rows_of(model, alias, {one.object_pk for one in of_model}) if model else {}
         yield model, [(one, rows.get(one.object_pk)) for one in of_model]
 

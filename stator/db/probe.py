@@ -198,7 +198,7 @@ def _open(operations: Operations) -> Open:
     return found._replace(time_out=conditions.rows(TIME_OUT), deadlines=open_deadlines(operations))
 
 
-def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, Any]]]:
+def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, object]]]:
     """Return, for each automatic state, how long until its next row comes due, if it does ``within`` seconds.
 
     Then the same for each deadline, and each date before which rows are not attempted. Indexes ``st_rest``, ``st_at``

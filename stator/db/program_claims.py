@@ -119,7 +119,7 @@ class AllOrNone(Effect):
 
     def part(self, act: Act, answer: Hashable) -> Part:
         """Return the conditions and the database's time."""
-        operations, (where,) = self._operations, act.at_once
+        operations, where = self._operations, act.at_once.where if act.at_once else None
         only: list[str | Statement] = [ALL]
         if where is not None:
             rows = operations.division.template.rows

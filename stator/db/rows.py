@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -27,6 +27,9 @@ from stator.rows.followers import Follower, followers_of, waking
 from stator.rows.meta import function_of, graph_of, options_of
 from stator.rows.state_column import state_field
 from stator.scopes import Scope
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
@@ -68,9 +71,10 @@ class Rows:
         self.suspended = Suspensions()
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
-        self.conditions = CONDITIONS.of(self)
-        self.brought = BROUGHT.of(self)
-        self.division = DIVISIONS.of(self)
+        store = cast("Operations", self)
+        self.conditions = CONDITIONS.of(store)
+        self.brought = BROUGHT.of(store)
+        self.division = DIVISIONS.of(store)
 
     @property
     def lacking(self) -> str:

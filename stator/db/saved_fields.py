@@ -1,12 +1,15 @@
 """The fields that a state ``saves``, with the values of each outcome."""
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.statements import JsonText
+
+if TYPE_CHECKING:
+    from stator.db.compiler import Compiler
 
 FLAGS = ", %(saves)s::bool[]"
 VALUES = ", %(value{n})s::{kind}[]"
@@ -64,7 +67,7 @@ def _as_array(field: Any, values: list[Any], connection: BaseDatabaseWrapper) ->
     return [None if value is None else prepare(value, connection) for value in values]
 
 
-def is_saved_at_once(act: Act, compiler: Any) -> bool:
+def is_saved_at_once(act: Act, compiler: "Compiler | None") -> bool:
     """Return whether the UPDATE of the rows also writes all fields that their outcomes have values for."""
     if act.computed:
         return False

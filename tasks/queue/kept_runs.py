@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, Self, cast
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Model, OuterRef, QuerySet, Subquery
 
 from stator.claims import Claim
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
@@ -156,7 +156,7 @@ class KeptRuns(Effect):
         if note is None:
             runs.recorded(operations.alias, list(done.act.ended), done.accepted)
             return
-        tasks = operations.rows.filter(pk=OuterRef("task"))
+        tasks: QuerySet[Model] = operations.rows.filter(pk=OuterRef("task"))
         copied = {"result": Subquery(tasks.values("result")[:1])} if note.outcome == "succeeded" else {}
         every = operations.division.only_mine(QuerySet(Run, using=operations.alias))
         alike: dict[tuple[UUID, Failure | None], list[Claim]] = defaultdict(list)
