@@ -22,8 +22,8 @@ LEGACY = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURREN
 ALONE_FROM = 2
 
 
-# The names of schemas; a function that returns them, or its path.
-Schemas = Sequence[str] | Callable[[], Sequence[str]] | str
+# Names; a function that returns them, or its path.
+GivenNames = Sequence[str] | Callable[[], Sequence[str]] | str
 
 Value = TypeVar("Value")
 
@@ -164,7 +164,7 @@ class Settings(CheckedSettings):
     ALLOW_QUERY_TOKEN: bool = setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
-    SCHEMAS: Schemas = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
+    SCHEMAS: GivenNames = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
     EXTENSIONS: Sequence[str] = setting((), "Modules with an EXTENSION each, after Stator's own.", kind=Sequence)
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
     UTC: bool = setting(False, "Whether pages and commands show times in UTC, not in the site's TIME_ZONE.", kind=bool)

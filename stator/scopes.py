@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Model, Q, QuerySet
 
-from stator.conf import Schemas
+from stator.conf import GivenNames
 
 M = TypeVar("M", bound=Model)
 
@@ -57,7 +57,7 @@ class Paths:
     exists: Callable[[str, str], bool] = lambda path, alias: False
     named: Callable[[str], str] = repr
     finds: Callable[[BaseDatabaseWrapper, str], bool] = lambda connection, text: False
-    served: Callable[[Sequence[type[Model]], str | None, Schemas | None], Any] = lambda models, alias, chosen: None
+    served: Callable[[Sequence[type[Model]], str | None, GivenNames | None], Any] = lambda models, alias, chosen: None
 
 
 PATHS = Paths()
@@ -137,8 +137,7 @@ def read_first(rows: QuerySet[M], columns: Iterable[str]) -> QuerySet[M]:
     """
     marked = rows.all()
     own = {field.name: field.column for field in rows.model._meta.concrete_fields}
-    names = dict.fromkeys(own[name] for name in columns if name in own)
-    setattr(marked.query, READ_FIRST, tuple(names))
+    setattr(marked.query, READ_FIRST, tuple(dict.fromkeys(own[name] for name in columns if name in own)))
     return marked
 
 

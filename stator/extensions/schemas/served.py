@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from stator.capabilities import capabilities_of
-from stator.conf import Schemas, load_settings, wrong_schemas
+from stator.conf import GivenNames, load_settings, wrong_schemas
 from stator.db.values import Row
 from stator.extensions.schemas import structures
 from stator.extensions.schemas.paths import follow_connections, tables_in
@@ -24,6 +24,9 @@ from stator.worker.serving import Serving
 from stator.worker.startup import OWN, Scopes, Unusable, patiently
 
 logger = logging.getLogger("stator.worker")
+
+# The names of schemas, a function that returns them, or its dotted path.
+Schemas = GivenNames
 
 
 @dataclass(frozen=True, slots=True)
