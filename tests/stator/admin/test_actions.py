@@ -1,6 +1,8 @@
-"""Retry, unlock and move: what each asks, and that it acts on what was shown."""
+"""The actions on objects: one table of who may, what each asks, says and does; and that it acts on what was shown."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -8,131 +10,213 @@ from django.contrib import admin
 from django.test import Client
 
 from stator.admin import StatorAdmin, actions, confirmed_snapshot
-from stator.db.interface import Claim
-from stator.models import History, Pause, Worker
+from stator.models import Action, History, Pause, Worker
 from stator.rows import columns
 from stator.rows.workers import worker_of
-from tests.stator.admin.conftest import Replace
+from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, MOVE, act, claim, move, seen_in, set_columns
-from tests.stator.making import row
+from tests.stator.making import LEASED, put, row
+from tests.testapp.approvals import Expense
 from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
-
-class TestActs:
-    def test_moving_asks_first(self, admin_client: Client) -> None:
-        parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(3)]
-        claim(Parcel)
-        response = act(admin_client, "stator_move", *parcels)
-        text = response.content.decode()
-        assert "3 parcels will be moved by hand" in text
-        assert "1 of them is being attempted at the moment" in text
-        assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
-        assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
-        assert set(Parcel.objects.values_list("state", flat=True)) == {"packed"}
-
-    def test_page_sends_the_action_that_was_chosen_below_the_list(self, admin_client: Client) -> None:
-        data = {"action": ["stator_retry", "stator_move"], "index": "1", "_selected_action": Parcel.objects.create().pk}
-        text = admin_client.post(LIST, data).content.decode()
-        assert "1 parcel will be moved by hand" in text
-        assert re.findall(r'name="action" value="(\w*)"', text) == ["stator_move"]
-
-    def test_moving_records_who_did_it_and_why(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        held = claim(Parcel)
-        assert move(admin_client, parcel).status_code == 302
-        parcel.refresh_from_db()
-        assert (parcel.state, parcel.state_version, parcel.state_claim) == ("delivered", 1, None)
-        assert not held.still_mine()
-        [act] = History.objects.all()
-        assert (act.source, act.to, act.actor, act.reason) == ("packed", "delivered", "admin", "because")
-        history = admin_client.get(f"{LIST}{parcel.pk}/history/").content.decode()
-        assert "Moved to delivered by hand. because" in history
-
-    @pytest.mark.parametrize("data", [{"state": ""}, {"state": "nowhere"}, {"reason": "x" * 501}])
-    def test_moving_asks_again_for_what_cannot_be(self, admin_client: Client, data: dict[str, str]) -> None:
-        parcel = Parcel.objects.create()
-        response = move(admin_client, parcel, **data)
-        assert response.status_code == 200
-        assert "errorlist" in response.content.decode()
-        parcel.refresh_from_db()
-        assert parcel.state == "packed"
-
-    def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
-        self, admin_client: Client, monkeypatch: Any
-    ) -> None:
-        monkeypatch.setattr(ParcelGraph.delivered, "enter_by_hand", False)
-        parcel = Parcel.objects.create()
-        names = [name for name in Parcel.state_graph.states if name != "delivered"]
-        asked = act(admin_client, "stator_move", parcel).content.decode()
-        assert re.findall(r'<option value="(\w*)"', asked) == ["", *names]
-        for across in ("0", "1"):
-            told = move(admin_client, parcel, select_across=across).content.decode()
-            assert "delivered is not a state to which objects can be moved by hand. Choose packed or" in told
-        parcel.refresh_from_db()
-        assert parcel.state == "packed"
-        assert not History.objects.exists()
-
-    def test_rows_that_the_project_hides_cannot_be_reached(self, admin_client: Client, replace: Replace) -> None:
-        class Hiding(StatorAdmin):
-            def get_queryset(self, request: Any) -> Any:
-                return super().get_queryset(request).exclude(address="secret")
-
-        replace(Hiding)
-        secret, other = Parcel.objects.create(address="secret"), Parcel.objects.create()
-        assert admin_client.get(f"{LIST}{secret.pk}/stator/").status_code == 404
-        for name in ("stator_retry", "stator_unlock", "stator_move"):
-            act(admin_client, name, secret, other)
-        move(admin_client, secret, other, select_across="1")
-        secret.refresh_from_db()
-        other.refresh_from_db()
-        assert (secret.state, other.state) == ("packed", "delivered")
-
-    def test_a_project_may_have_actions_of_its_own_or_none(self) -> None:
-        def hello(model_admin: Any, request: Any, queryset: Any) -> None: ...
-
-        class WithActions(StatorAdmin):
-            actions = [hello]
-
-        class Without(StatorAdmin):
-            actions = None
-
-        site = admin.AdminSite()
-        assert WithActions(Parcel, site).actions == [hello, *actions.ACTIONS]
-        assert Without(Parcel, site).actions is None
-        assert StatorAdmin.actions == ()
+FAILING = {"state_ready": False, "state_failures": 2}
 
 
-# Unlock: what it asks before it ends a claim whose attempt may still run
+@dataclass(frozen=True)
+class Verb:
+    """An action on one object with these columns, and what is so afterwards.
+
+    ``needs``: the permission. ``asks``: the fields of the page that comes first, if one does. ``given``: what is filled
+    in there. ``wrong``: what is filled in instead, and the line about it. ``kept``: where user and reason are stored.
+    """
+
+    needs: str
+    said: str
+    became: Callable[[Any], bool]
+    kept: Any
+    reason: str
+    asks: tuple[str, ...] = ()
+    given: dict[str, str] = field(default_factory=dict)
+    wrong: tuple[dict[str, str], str] | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+    before: Callable[[Any], object] = lambda parcel: None
+    model: Any = Parcel
 
 
-def held_by_a_worker(**columns_of_worker: object) -> tuple[Parcel, Claim]:
-    """A parcel that a worker process holds."""
+def latest(model: Any) -> Any:
+    return model.objects.order_by("-pk").values_list("actor", "reason")[0]
+
+
+def is_paused(parcel: Any) -> bool:
+    return bool(parcel.explain()[0].code == "paused")
+
+
+def is_due(parcel: Any) -> bool:
+    return bool(parcel.state_ready and not parcel.state_failures)
+
+
+VERBS = {
+    "stator_retry": Verb("change", "1 parcel is due now.", is_due, History, "retried", columns=FAILING),
+    "stator_release": Verb(
+        "change", "1 parcel released from quarantine and due now.",
+        lambda one: not Parcel.stator.quarantined().exists(), History, "retried",
+        columns={**FAILING, "state_crashes": 3},
+    ),
+    "stator_unlock": Verb(
+        "change", "1 parcel unlocked.", lambda one: one.state_claim is None, Action, "runs wild",
+        ("reason", "stator_and_pause"), {"reason": "runs wild"}, ({"reason": "x" * 501}, "at most 500 characters"),
+        columns=LEASED,
+    ),
+    "stator_pause": Verb(
+        "change", "1 parcel paused.", is_paused, Pause, "stop it", ("seconds", "reason"),
+        {"seconds": "10 m", "reason": "stop it"}, ({"seconds": "0"}, "Give a duration above 0"),
+    ),
+    "stator_resume": Verb(
+        "change", "1 parcel resumed.", lambda one: not is_paused(one), Pause, "",
+        before=lambda parcel: Parcel.stator.pause(where={"pk__in": [parcel.pk]}),
+    ),
+    "stator_move": Verb(
+        "force", "1 parcel moved to delivered.", lambda one: one.state == "delivered", History, "because",
+        ("state", "reason", "start_over"), {"state": "delivered", "reason": "because"},
+        ({"state": "nowhere"}, "nowhere is not a state to which objects can be moved by hand."),
+    ),
+    "stator_send": Verb(
+        "change", "1 expense got reject", lambda one: one.state == "rejected", History, 'reject {"why": "late"}: no',
+        ("payload", "stator_reason"), {"payload": '{"why": "late"}', "stator_reason": "no"},
+        ({"payload": "{"}, "Enter a valid JSON"), model=Expense,
+    ),
+}  # fmt: skip
+# Which event is sent, on the page that comes first and afterwards.
+SENT = {"stator_event": "reject", "stator_asked": "reject"}
+
+
+def test_each_action_is_here() -> None:
+    managed = [one for one in admin.site._registry.values() if one.model._meta.app_label == "testapp"]
+    assert {act.__name__ for one in managed for act in one.actions or ()} == {*VERBS}
+    assert "stator_send" not in [act.__name__ for act in admin.site.get_model_admin(Parcel).actions]
+
+
+def made(verb: Verb) -> Any:
+    found = put(verb.model, **verb.columns)
+    verb.before(found)
+    return found
+
+
+def ask(client: Client, name: str, found: Any, **data: str) -> Any:
+    label = found._meta.model_name
+    sent = SENT if name == "stator_send" else {}
+    return act(client, name, found, url=f"/admin/testapp/{label}/", **sent, **data)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_action_is_refused_to_who_lacks_its_permission(login: Login, client: Client, name: str) -> None:
+    verb = VERBS[name]
+    found, label = made(verb), verb.model._meta.model_name
+    before = row(found).__dict__ | {"_state": None}
+    for other in {"view", "change", "force"} - {verb.needs}:
+        assert ask(login(*{f"view_{label}", f"{other}_{label}"}), name, found).status_code == 403, other
+    assert ask(login(f"view_{label}", f"{verb.needs}_{label}", csrf=True), name, found).status_code == 403
+    assert ask(client, name, found)["Location"].startswith("/admin/login/")
+    assert row(found).__dict__ | {"_state": None} == before
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_action_asks_and_acts_in_the_name_of_the_user(login: Login, name: str) -> None:
+    verb = VERBS[name]
+    found, label = made(verb), verb.model._meta.model_name
+    client = login(f"view_{label}", f"{verb.needs}_{label}")
+    answer = ask(client, name, found)
+    if verb.asks:
+        text, seen = answer.content.decode(), {"stator_confirmed": "1", "stator_seen": seen_in(answer)}
+        assert [each for each in verb.asks if f'name="{each}"' not in text] == []
+        wrong, line = verb.wrong or ({}, "")
+        again = ask(client, name, found, **{**verb.given, **wrong}, **seen)
+        assert (again.status_code, line in again.content.decode()) == (200, True)
+        assert not verb.became(row(found))
+        answer = ask(client, name, found, **verb.given, **seen)
+    assert answer.status_code == 302
+    assert verb.said in client.get(answer["Location"]).content.decode()
+    assert verb.became(row(found))
+    actor = f"view_{label}+{verb.needs}_{label}"
+    assert latest(verb.kept) == (actor if name != "stator_resume" else "", verb.reason)
+
+
+def test_page_before_a_move_names_what_is_moved_and_the_states(admin_client: Client) -> None:
+    parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(3)]
+    held = claim(Parcel)
+    # The action that was chosen below the list.
+    data = {"action": ["stator_retry", "stator_move"], "index": "1", "_selected_action": [one.pk for one in parcels]}
+    text = admin_client.post(LIST, data).content.decode()
+    assert "3 parcels will be moved by hand" in text
+    assert "1 of them is being attempted at the moment" in text
+    assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
+    assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
+    assert re.findall(r'name="action" value="(\w*)"', text) == ["stator_move"]
+    move(admin_client, *parcels)
+    assert not held.still_mine()
+    history = admin_client.get(f"{LIST}{parcels[0].pk}/history/").content.decode()
+    assert "Moved to delivered by hand. because" in history
+
+
+def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
+    admin_client: Client, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ParcelGraph.delivered, "enter_by_hand", False)
+    parcel = Parcel.objects.create()
+    names = [name for name in Parcel.state_graph.states if name != "delivered"]
+    asked = act(admin_client, "stator_move", parcel).content.decode()
+    assert re.findall(r'<option value="(\w*)"', asked) == ["", *names]
+    for across in ("0", "1"):
+        told = move(admin_client, parcel, select_across=across).content.decode()
+        assert "delivered is not a state to which objects can be moved by hand. Choose packed or" in told
+    parcel.refresh_from_db()
+    assert parcel.state == "packed"
+    assert not History.objects.exists()
+
+
+def test_rows_that_the_project_hides_cannot_be_reached(admin_client: Client, replace: Replace) -> None:
+    class Hiding(StatorAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).exclude(address="secret")
+
+    replace(Hiding)
+    secret, other = Parcel.objects.create(address="secret"), Parcel.objects.create()
+    assert admin_client.get(f"{LIST}{secret.pk}/stator/").status_code == 404
+    for name in ("stator_retry", "stator_unlock", "stator_move"):
+        act(admin_client, name, secret, other)
+    move(admin_client, secret, other, select_across="1")
+    secret.refresh_from_db()
+    other.refresh_from_db()
+    assert (secret.state, other.state) == ("packed", "delivered")
+
+
+def test_a_project_may_have_actions_of_its_own_or_none() -> None:
+    def hello(model_admin: Any, request: Any, queryset: Any) -> None: ...
+
+    class WithActions(StatorAdmin):
+        actions = [hello]
+
+    class Without(StatorAdmin):
+        actions = None
+
+    site = admin.AdminSite()
+    assert WithActions(Parcel, site).actions == [hello, *actions.ACTIONS]
+    assert Without(Parcel, site).actions is None
+    assert StatorAdmin.actions == ()
+
+
+def test_live_worker_is_told_before_and_unlocked_and_paused_no_worker_claims_it(admin_client: Client) -> None:
     parcel = Parcel.objects.create()
     held = claim(Parcel)
-    worker = worker_of(held.token)
-    Worker.objects.create(id=worker, host="web-1", pid=41, models=["testapp.parcel"], **columns_of_worker)
-    return parcel, held
-
-
-def confirm(client: Client, asked: object, parcel: Parcel, **data: str) -> str:
-    posted = {"action": "stator_unlock", "index": "0", "_selected_action": [parcel.pk], "stator_confirmed": "1"}
-    return client.post(LIST, {**posted, "stator_seen": seen_in(asked), **data}, follow=True).content.decode()
-
-
-def test_tells_before_that_a_live_worker_runs_it_and_unlocked_and_paused_no_worker_claims_it(
-    admin_client: Client,
-) -> None:
-    parcel, held = held_by_a_worker()
+    Worker.objects.create(id=worker_of(held.token), host="web-1", pid=41, models=["testapp.parcel"])
     asked = act(admin_client, "stator_unlock", parcel)
     text = asked.content.decode()
     assert re.search(rf"{parcel.pk}: attempt 1, which began \d+ s ago, is run by worker", text)
     assert "on web-1, process 41, which is alive; its lease has" in text
-    assert "does not stop a handler that runs in a thread" in text
-    assert 'value="Unlock and pause"' in text
     assert held.still_mine()
-    told = confirm(admin_client, asked, parcel, stator_and_pause="1", reason="runs wild")
+    told = unlocked(admin_client, asked, parcel, stator_and_pause="1", reason="runs wild")
     assert "1 parcel unlocked and paused." in told
     assert not held.still_mine()
     pause = Pause.objects.active().get()
@@ -142,18 +226,27 @@ def test_tells_before_that_a_live_worker_runs_it_and_unlocked_and_paused_no_work
     assert row(parcel).state_next_attempt is not None
 
 
+def unlocked(client: Client, asked: object, parcel: Parcel, **data: str) -> str:
+    seen = {"stator_confirmed": "1", "stator_seen": seen_in(asked)}
+    answer = act(client, "stator_unlock", parcel, **seen, **data)
+    return client.get(answer["Location"]).content.decode()
+
+
 def test_claim_of_another_worker_since_is_left_alone(admin_client: Client) -> None:
-    parcel, _ = held_by_a_worker()
+    parcel = Parcel.objects.create()
+    claim(Parcel)
     asked = act(admin_client, "stator_unlock", parcel)
     Parcel.stator.unlock()
     later = claim(Parcel)
-    told = confirm(admin_client, asked, parcel)
+    told = unlocked(admin_client, asked, parcel)
     assert f"0 parcels unlocked. 1 parcel was not changed (since you were asked: {parcel.pk} was claimed anew)" in told
     assert later.still_mine()
 
 
 def test_worker_that_stopped_and_whose_lease_is_over_is_not_asked_about(admin_client: Client) -> None:
-    parcel, held = held_by_a_worker(stopped=columns.after(-60))
+    parcel = Parcel.objects.create()
+    held = claim(Parcel)
+    Worker.objects.create(id=worker_of(held.token), host="web-1", pid=41, stopped=columns.after(-60))
     set_columns(parcel, state_locked_until=columns.after(-10))
     assert act(admin_client, "stator_unlock", parcel).status_code == 302
     assert not held.still_mine()

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from stator.admin import bulk
-from stator.models import History, Pause
-from tests.stator.admin.requests import LIST, act, claim, confirm, set_columns
+from stator.models import History
+from tests.stator.admin.requests import LIST, act, claim, set_columns
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -101,33 +101,6 @@ class TestCounts:
         assert said(admin_client).startswith("2 parcels released from quarantine")
         assert not Parcel.stator.quarantined().exists()
         assert Parcel.stator.failed().get() == parcels[2]
-
-
-class TestPauses:
-    def pause(self, client: Client, *parcels: Parcel, **data: str) -> Any:
-        chosen = {"action": "stator_pause", "index": "0", "_selected_action": [parcel.pk for parcel in parcels]}
-        return confirm(client, LIST, {**chosen, "reason": "stop it", **data})
-
-    def test_pauses_the_chosen_objects(self, admin_client: Client) -> None:
-        one, two, other = failing(3)
-        assert self.pause(admin_client, one, two, seconds="600").status_code == 302
-        pause = Pause.objects.active().get()
-        assert (pause.where, pause.actor, pause.reason) == ({"pk__in": [one.pk, two.pk]}, "admin", "stop it")
-        assert pause.until is not None
-        assert said(admin_client) == "2 parcels paused."
-        Parcel.stator.retry()
-        assert claim(Parcel).pk == other.pk
-        assert next(reason.code for reason in one.explain()) == "paused"
-
-    def test_resumes_some_of_them(self, admin_client: Client) -> None:
-        one, two, other = failing(3)
-        self.pause(admin_client, one, two)
-        Parcel.stator.pause(state="sent", reason="of the state")
-        act(admin_client, "stator_resume", one, other)
-        assert said(admin_client).startswith("1 parcel resumed. 1 parcel was not changed (not paused by themselves")
-        assert {(pause.state, str(pause.where)) for pause in Pause.objects.active()} == {
-            ("sent", "{}"), ("", str({"pk__in": [two.pk]})),
-        }  # fmt: skip
 
 
 class TestList:

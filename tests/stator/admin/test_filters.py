@@ -53,7 +53,8 @@ def test_list_has_the_rows_that_are_meant(admin_client: Client, parcels: int, mo
             meant = set(rows(OperatorQuerySet(Parcel)).values_list("pk", flat=True))
             assert 0 < len(meant) < parcels
             assert listed(admin_client, f"{LIST}?condition={name}") == meant, name
-            assert listed(admin_client, f"{LIST}?condition={name}&state=packed") == meant & packed, name
+            if few:
+                assert listed(admin_client, f"{LIST}?condition={name}&state=packed") == meant & packed, name
 
 
 @pytest.mark.postgresql
@@ -94,9 +95,6 @@ def test_few_rows_of_a_state_among_many_are_found_by_indexes(transactional_db: N
     assert len(found) == 5
     plan = found.order_by()[:10_001].explain()
     assert "Seq Scan" not in plan, plan
-
-
-# Lists of rows: columns, filters, and counts that end early
 
 
 class TestList:

@@ -52,9 +52,6 @@ class TestGraphs:
             assert "77 at most" in page
 
 
-# The contents of the overview for each model: figures, stays, errors, stuck objects and workers
-
-
 class TestModels:
     def test_page_has_figures_errors_stuck_objects_and_workers_with_what_each_runs(self, operator: Client) -> None:
         worker(lost=3, handled=1234)
@@ -78,11 +75,6 @@ class TestModels:
         told = rf"testapp.Parcel {parcel.pk} in packed, \d+ s 1 of 4 \(25 %\), box 1 1,234 3 testapp.parcel"
         assert re.search(told, workers)
 
-    def test_paused_model_says_so(self, viewer: Client) -> None:
-        assert "testapp.Parcel paused" not in text_of(viewer, part="models")
-        Parcel.stator.pause()
-        assert "testapp.Parcel paused" in text_of(viewer, part="models")
-
     def test_without_objects_are_folded_with_links_to_their_pages(self, viewer: Client) -> None:
         put(Parcel, state="sent", state_ready=False)
         rows, _, folded = viewer.get(URL).text.partition('id="stator-fold-quiet"')
@@ -93,34 +85,13 @@ class TestModels:
         assert "Graph list of objects" in text_of(viewer)
 
 
-class TestStays:
-    """The times in the states that were left."""
-
-    @pytest.fixture
-    def orders(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
-        own = {"model_label": "testapp.order", "object_pk": "1", "version": 1, "kind": "move"}
-        for source, stay in (("waiting", 0.25), ("working", 2), ("working", 40), ("working", None), (HOSTILE, 90)):
-            History.objects.create(**own, source=source, to="shipped", stay=stay)
-        return f"{URL}?model=testapp.Order"
-
-    def test_are_shown_beneath_the_graph(self, viewer: Client, orders: str) -> None:
-        text = text_of(viewer, orders)
-        heads = "State Moves Half within 95 % within Longer than expected Half started within 95 % started within"
-        none = "\N{EM DASH} \N{EM DASH}"
-        waiting = f"waiting 1 250 ms 250 ms \N{EM DASH} {none}"
-        working = f"working 2 2 s 40 s 50 % (more than 30 s) {none}"
-        assert f"Time in state, of the last 4 moves {heads} {waiting} {working}" in text
-        assert "among the newest 5,000 events of the last day" in text
-        page = viewer.get(orders).text
-        assert '<td class="num stator-warning" data-label="Longer than expected">50 % (more than 30 s)</td>' in page
-        assert "<script>alert" not in page
-
-
-class TestWorkers:
-    def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
-        worker(heartbeat=ago(600))
-        held(state_locked_until=ago(400))
-        workers = text_of(viewer, part="workers")
-        assert re.search(r"silent for 10 m[ \d s]*, holds 1", workers)
-        assert "lease ran out" in workers
+def test_times_in_states_are_beneath_the_graph(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+    own = {"model_label": "testapp.order", "object_pk": "1", "version": 1, "kind": "move", "to": "shipped"}
+    for source, stay in (("working", 2), ("working", 40), (HOSTILE, 90)):
+        History.objects.create(**own, source=source, stay=stay)
+    url = f"{URL}?model=testapp.Order"
+    assert "Time in state, of the last 3 moves State Moves Half within 95 % within" in text_of(viewer, url)
+    page = viewer.get(url).text
+    assert '<td class="num stator-warning" data-label="Longer than expected">50 % (more than 30 s)</td>' in page
+    assert "<script>alert" not in page

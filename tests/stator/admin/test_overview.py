@@ -13,18 +13,12 @@ from django.utils import timezone
 from stator.admin import Cell, Section, StatorAdmin, add_section
 from stator.admin import overview as module
 from stator.models import Depth, History, Pause, Report
-from tests.situations import crew, full_limit
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
-
-
-class TestTroubles:
-    def test_all_is_well(self, viewer: Client) -> None:
-        assert "No problems" in text_of(viewer)
 
 
 class TestPage:
@@ -55,16 +49,6 @@ class TestPage:
         assert text.index("Workers alive") < text.index("No problems") < text.index("Longest wait Leased")
         assert page.split('id="stator-troubles"')[0].count('<path class="line"') == 4
 
-    def test_is_linked_from_the_index_of_the_admin(self, viewer: Client) -> None:
-        assert f'href="{URL}"' in viewer.get("/admin/").text
-
-    def test_refreshes_itself_without_a_line_of_script_in_it(self, viewer: Client) -> None:
-        page = viewer.get(PARCELS).text
-        assert '<noscript><meta http-equiv="refresh" content="60"></noscript>' in page
-        assert 'src="/static/stator/overview.js" defer' in page
-        assert not re.search(r"<script(?![^>]*src=)[^>]*>[^<]", page.split('id="content-main"')[1])
-        assert not re.search(r'\son\w+="|\sstyle="', page.split('id="content-main"')[1])
-
 
 def test_errors_have_the_last_lines_of_the_log_for_users_who_may_see_reports(login: Login) -> None:
     failing()
@@ -80,16 +64,6 @@ def test_admin_of_the_project_may_be_left_out(viewer: Client, monkeypatch: pytes
     monkeypatch.delitem(admin.site._registry, Parcel)
     failing()
     assert "ValueError" in text_of(viewer, part="errors")
-
-
-def test_full_limit_leads_to_those_that_wait_and_to_those_that_hold_it(admin_client: Client) -> None:
-    crew()
-    full_limit()
-    links = re.findall(r'<a class="stator-list" href="([^"]*)">(\w+)</a>', admin_client.get(URL).text)
-    assert [(name, "condition=leased" in address) for address, name in links] == [("List", False), ("Holders", True)]
-
-
-# The overview: the retry of one kind of error
 
 
 def said(response: Any) -> str:
@@ -134,21 +108,20 @@ class TestRetry:
         assert row(parcel).state_failures == 1
 
 
-# Sections of the overview that other apps add
-
-
 class TestSections:
-    def test_that_other_apps_add(self, viewer: Client, own_sections: list[Any]) -> None:
+    def test_that_other_apps_add_come_in_the_order_in_which_they_were_added(
+        self, viewer: Client, own_sections: list[Any]
+    ) -> None:
         cells = (Cell("disk", url="/somewhere"), Cell.lasting(90, "error"), Cell.lasting(None), Cell(HOSTILE))
         add_section(lambda request: Section("disks", "Disks", ("What", "For", "", "Said"), [cells], note="noted"))
+        add_section(lambda request: None)
+        add_section(lambda request: Section("cats", "Cats", ("What",)))
         page = viewer.get(PARCELS).text
         assert re.search(r'<summary><h2>Disks</h2> 1</summary>\s*<section[^>]* id="stator-disks"', page)
+        assert page.index("Disks</h2>") < page.index("Cats</h2>")
         assert '<a href="/somewhere">disk</a>' in page
         assert re.search(r'class="stator-error">1 m 30 s<', page)
         assert "<script>alert" not in page
-
-
-# The overview: who sees and may do what, and that nothing becomes markup
 
 
 class TestHostileTexts:
