@@ -8,7 +8,6 @@ from django.db import connection
 
 from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
-from stator.extensions.progress.models import keep_progress, reached
 from stator.graph import State
 from stator.models import Pause, Report, Worker
 from stator.overview.survey import survey
@@ -85,13 +84,6 @@ def test_what_no_worker_moves_needs_none() -> None:
     Parcel.stator.pause(reason="stocktaking")
     put(Parcel)
     assert codes() == ["paused"]
-
-
-def test_silent_worker_that_had_said_its_progress_is_the_only_problem_of_what_it_holds() -> None:
-    worker(heartbeat=ago(420))
-    one = held(state_locked_until=ago(300))
-    keep_progress("default", "testapp.parcel", [(one.pk, one.state_claim, reached(1, 4))])
-    assert codes() == ["silent_worker"]
 
 
 def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
@@ -210,15 +202,11 @@ def test_retried_objects_do_not_count_as_healthy() -> None:
     assert group.retried == 0
 
 
-def waiting() -> list[Problem]:
-    return problems_in(survey("default", [Rollout]))
-
-
 def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() -> None:
     worker(models=["testapp.rollout"])
     done = put(Rollout, state="stale", state_ready=False)
     change(put(Rollout, after=done), **columns.parking())
-    [problem] = waiting()
+    [problem] = problems_in(survey("default", [Rollout]))
     assert (problem.code, problem.level) == ("waiting", "error")
     assert problem.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")
     assert problem.detail == f"#{done.pk} has to be in done; it does not get further by itself"

@@ -9,7 +9,6 @@ from stator.explain.kinds import KINDS, ProblemKind, kinds_of_apps
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.survey import Survey, Workers
 
-OF_ONE = [kind for kind in KINDS if kind.sentences is not None]
 OF_MANY = [*(kind for kind in KINDS if kind.of_many), *kinds_of_apps()]
 
 
@@ -26,11 +25,6 @@ class Everything(dict[str, Any]):
 
     def __contains__(self, label: object) -> bool:
         return True
-
-
-@pytest.mark.parametrize("kind", OF_ONE, ids=lambda kind: kind.code)
-def test_reason_of_one_object_has_a_remedy(kind: ProblemKind) -> None:
-    assert kind.remedy.endswith(".")
 
 
 @pytest.mark.parametrize("kind", OF_MANY, ids=lambda kind: f"{kind.model or 'stator'}-{kind.code}")

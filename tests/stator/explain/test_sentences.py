@@ -51,9 +51,7 @@ def test_unknown_state_and_the_one_that_was_renamed(crew):
 def test_quarantined_with_the_last_report(crew):
     errand = put(Errand, state_crashes=3, state_ready=False)
     report(errand, error="stator.Quarantined", message="3 leases in a row")
-    reason = first(errand)
-    assert (reason.code, reason.numbers["crashes"]) == ("quarantined", 3)
-    assert reason.sentence.endswith("Latest report: stator.Quarantined: 3 leases in a row.")
+    assert first(errand).sentence.endswith("Latest report: stator.Quarantined: 3 leases in a row.")
 
 
 def test_quarantined_with_how_its_workers_ended(crew):
@@ -133,13 +131,6 @@ def test_lost_lease_names_the_worker_and_what_comes_next(crew):
     assert reason.code == "lease_lost"
     assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
     assert reason.numbers["within"] == load_settings().REAP_INTERVAL
-
-
-def test_limit_of_the_state(crew):
-    put(Errand, state="limited", **held())
-    reason = first(put(Errand, state="limited"))
-    assert str(reason) == "limited is at its limit: 1 of 1 are claimed."
-    assert (reason.code, reason.numbers) == ("at_limit", {"state": "limited", "claimed": 1, "limit": 1})
 
 
 def test_place_in_line_is_counted_up_to_a_bound(crew, monkeypatch):

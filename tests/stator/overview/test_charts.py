@@ -1,6 +1,6 @@
 """Bars over time."""
 
-from stator.overview.charts import FLOOR, WIDTH, Point, chart, sparkline
+from stator.overview.charts import FLOOR, Point, chart, sparkline
 
 
 class TestChart:
@@ -8,15 +8,6 @@ class TestChart:
         found = chart([Point("10:00", 0), Point("11:00", 50), Point("12:00", 100)])
         assert [bar.height for bar in found.bars] == [0, (FLOOR - 6) / 2, FLOOR - 6]
         assert (found.most, found.total, found.latest) == (100, 150, 100)
-
-    def test_bars_fill_the_width(self):
-        bars = chart([Point(str(number), 1) for number in range(24)]).bars
-        assert bars[0].x == 0
-        assert WIDTH - 5 < bars[-1].x + bars[-1].width <= WIDTH
-
-    def test_no_points_make_an_empty_chart(self):
-        assert chart([]).bars == ()
-        assert chart([]).last is None
 
 
 class TestSparkline:

@@ -50,31 +50,15 @@ class TestDepths:
         assert (packed.ready, packed.resting, packed.leased) == (2, 1, 1)
         assert (found.ready, found.leased, found.late) == (2, 1, 0)
 
-    @pytest.mark.parametrize("make", [put, waiting, held])
-    def test_oldest_of_a_state_is_found_whatever_it_does(self, make):
-        args = (Parcel,) if make is put else ()
-        make(*args, state_changed=ago(1000))
-        make(*args, state_changed=ago(10))
-        assert 1000 <= of().states["packed"].oldest < 1100
-
-    @pytest.mark.parametrize("make", [put, waiting, held])
-    def test_object_that_is_longer_in_its_state_than_expected_is_stuck(self, make):
-        args = (Parcel,) if make is put else ()
-        late = make(*args, state_changed=ago(2 * HOUR))
-        make(*args, state_changed=ago(HOUR / 2))
+    @pytest.mark.parametrize("make", [lambda **columns: put(Parcel, **columns), waiting, held])
+    def test_object_that_is_longer_in_its_state_than_expected_is_stuck_and_the_longest_are_named(self, make):
+        late = [make(state_changed=ago(hours * HOUR)) for hours in range(2, 10)]
+        make(state_changed=ago(HOUR / 2))
         found = of()
-        assert found.stuck_count == 1
-        [one] = found.stuck
-        assert (one.pk, one.state) == (late.pk, "packed")
-        assert 2 * HOUR <= one.age < 3 * HOUR
-
-    def test_stuck_objects_are_named_longest_first_and_not_without_end(self):
-        for hours in range(2, 10):
-            waiting(state_changed=ago(hours * HOUR), state_failures=1)
-        found = of()
+        assert 9 * HOUR <= found.states["packed"].oldest < 10 * HOUR
         assert found.stuck_count == 8
-        assert len(found.stuck) == module.NAMED
-        assert found.stuck == sorted(found.stuck, key=lambda one: -one.age)
+        assert [one.pk for one in found.stuck] == [one.pk for one in late[: -module.NAMED - 1 : -1]]
+        assert (found.stuck[0].state, 9 * HOUR <= found.stuck[0].age < 10 * HOUR) == ("packed", True)
 
     def test_lease_that_ran_out_is_late(self):
         held(left=-30)
@@ -111,7 +95,7 @@ class TestDepths:
         assert count_text(found.states["sent"].count) == "3+"
         assert [found.ready, found.states["sent"].resting] == [4, 4]
 
-    @pytest.mark.parametrize("name", ["", "Gone", "a_b", "packed ", "q", "stamp", "sent_", "zz", "\u00e9", "_"])
+    @pytest.mark.parametrize("name", ["", "Gone", "packed ", "stamp", "sent_", "\u00e9"])
     def test_objects_in_unknown_states_are_counted_ready_or_not(self, name):
         if connection.vendor == "mysql" and name.endswith(" "):
             pytest.skip("MySQL compares texts without the spaces at their ends")
@@ -146,12 +130,3 @@ def test_index_alone_answers_for_objects_at_rest():
     resting = rows.filter(state_ready=False, state_claim=None, state="sent")
     line = resting.order_by("state_next_attempt", "state_changed").values("state_next_attempt", "state_changed")
     assert "Index Only Scan using st_rest" in line[:100].explain()
-
-
-def test_told_counts_end_at_the_limit():
-    assert [count_text(0), count_text(10_000), count_text(10_001), count_text(5, cut=True)] == [
-        "0",
-        "10,000",
-        "10,000+",
-        "5+",
-    ]

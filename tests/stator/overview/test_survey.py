@@ -114,12 +114,15 @@ def failing_for(read):
     return look
 
 
-@pytest.mark.parametrize("what", FAILS)
-def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, admin_client, settings, what):
-    settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
+@pytest.fixture
+def failing(db):
     for model in (Errand, Parcel):
         row = put(model, state_ready=False, state_failures=1)
         failure_report(model._meta.label_lower, row.pk, row.state, describe(ValueError("no")), "").save()
+
+
+@pytest.mark.parametrize("what", FAILS)
+def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, failing, what):
     FAILS[what](monkeypatch)
     standing = asked("stator", "status")["troubles"]
     [unread] = [one for one in standing if one["code"] == "unread"]
@@ -128,6 +131,11 @@ def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, adm
     assert "\n" not in unread["sentence"]
     assert "failing" in {one["code"] for one in standing if one["where"] == "testapp.Parcel"}
     run("stator", "errors")
+
+
+def test_every_place_says_that_a_look_has_failed(monkeypatch, failing, admin_client, settings):
+    settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
+    FAILS["numbers"](monkeypatch)
     assert "testapp.Errand: not everything is shown" in run("stator", "doctor", code=1)
     assert "not everything is shown" in admin_client.get("/admin/stator/overview/").text
     told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text
