@@ -39,10 +39,13 @@ BENCHMARKS = {
         ["p99 of a claim", "dead rows it left: 0", "p99 of claims from the drop on by that before"],
     ),
     "spread": (
-        ["--rows", "200", "--claims", "1"],
+        ["--rows", "40", "--small", "600", "--large", "1200", "--claims", "1", "--tasks", "8"],
         ["8 partitions: time for each by that of ordinary", "claim in the large"],
     ),
-    "schemas": (["--schemas", "7", "--rows", "70"], ["An idle worker", "7 schemas", "moves/s by those of one"]),
+    "schemas": (
+        ["--schemas", "3", "--rows", "30", "--seconds", "1"],
+        ["An idle worker", "3 schemas", "moves/s by those of one"],
+    ),
     "pages": (
         ["--rows", "200", "--kept", "200", "--only", "condition=stuck"],
         ["few stuck: benchmarks/pageitem/?condition=stuck", "Slowest of ", "nothing well: ", "page, median in ms"],
@@ -52,18 +55,21 @@ BENCHMARKS = {
         ["no old snapshot: ", "an old snapshot held: "],
     ),
     "record_cost": (["--records", "40", "--repeat", "1"], ["with history, 100 rows"]),
-    "wal": (["--jobs", "40"], ["move with history", "no result: bytes of WAL"]),
-    "walks": ([], ["a batch ends", "event that moves", "hops from create to recorded", "slots of a claim"]),
-    "shadow": (["--rows", "300", "--moved", "20"], ["rows of the table that workers wrote 0, target <= 0: met"]),
+    "wal": (["--jobs", "5"], ["move with history", "no result: bytes of WAL"]),
+    "walks": (
+        ["--rows", "20"],
+        ["a batch ends", "event that moves", "hops from create to recorded", "slots of a claim"],
+    ),
+    "shadow": (["--rows", "60", "--moved", "5"], ["rows of the table that workers wrote 0, target <= 0: met"]),
     "undo": (
-        ["--rows", "300", "--workers", "1"],
+        ["--rows", "60", "--workers", "1"],
         ["beside workers, due at once: per second", "statements by Django's cursors"],
     ),
     "horizon": (
-        ["--only", "stator,stator-tasks", "--rates", "20", "--phase", "c=clean:2s"],
+        ["--only", "stator-tasks", "--rates", "20", "--places", "2", "--calm", "1", "--phase", "c=clean:1s"],
         ["stator-tasks", "recovered after s"],
     ),
-    "mixed": ([], ["resident MB", "MB per ten minutes"]),
+    "mixed": (["--seconds", "1"], ["resident MB", "MB per ten minutes"]),
 }
 
 
