@@ -9,10 +9,8 @@ import pytest
 from django.test import Client
 
 from stator.admin import read_only
-from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Report
 from stator.rows.clock import moment_text
-from tests.stator.admin.overviews import WORKER, held, worker
 from tests.stator.admin.test_filters import listed
 from tests.stator.making import put
 from tests.testapp.operators import Parcel
@@ -63,13 +61,3 @@ def test_times_have_their_zone_on_pages_and_files_have_them_as_they_are(admin_cl
     file: Any = admin_client.get(f"{REPORTS}?stator_as=json")
     [row] = json.loads(b"".join(file.streaming_content))
     assert datetime.fromisoformat(row["at"]).replace(microsecond=0) == report.at.replace(microsecond=0)
-
-
-def test_page_of_a_worker_has_what_it_runs_now_and_how_far_it_is(admin_client: Client) -> None:
-    worker(name="mailer-1")
-    parcel = held()
-    keep_progress("default", "testapp.parcel", [(parcel.pk, parcel.state_claim, reached(1, 4, "box 1"))])
-    page = admin_client.get(f"/admin/stator/worker/{WORKER}/change/").text
-    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert re.search(rf"testapp.Parcel {parcel.pk} in packed, for \d+ s 1 of 4 \(25 %\), box 1", text)
-    assert "data-stator-live" in page

@@ -1,15 +1,12 @@
 """The number of problems beside the link to the overview."""
 
 import pytest
-from django.apps import apps
 from django.contrib import admin
-from django.contrib.admin.apps import AdminConfig as DjangoAdminConfig
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
 from stator.admin.overview import OverviewAdmin
 from stator.admin_site import sites as admin_site
-from stator.admin_site.apps import AdminConfig
 from stator.extensions.events.admin import inbox
 from stator.models import Overview, Pause
 from tests.stator.making import put
@@ -80,15 +77,6 @@ def test_number_is_counted_once_in_some_seconds(names, monkeypatch):
     monkeypatch.setattr(admin_site._problems, "_until", 0.0)
     names("view_overview")
     assert counted == [1, 1]
-
-
-def test_config_is_that_of_the_admin():
-    assert issubclass(AdminConfig, DjangoAdminConfig)
-    config = AdminConfig.create("stator.admin_site.apps.AdminConfig")
-    assert (config.name, config.label, config.default_site) == (
-        "django.contrib.admin", "admin", "stator.admin_site.sites.StatorAdminSite",
-    )  # fmt: skip
-    assert apps.get_app_config("admin").name == config.name
 
 
 @pytest.fixture
