@@ -120,24 +120,27 @@ def situations():
     return itertools.product(*lists)
 
 
-def made(state, standing, past):
+def made(model, state, standing, past, **given):
     """A row in a situation."""
     failures, crashes, said = past
     columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
     columns |= {
         "ready": {"state_ready": True},
         "early": {"state_ready": True, "state_next_attempt": ago(-600)},
+        "parked": parking(),
         "due": {"state_next_attempt": ago(60)},
         "waiting": {"state_next_attempt": ago(-600)},
         "leased": held(seconds=600),
         "expired": held(seconds=-60),
     }[standing]
-    errand = raw(Errand).create(tenant=crashes)
-    change(errand, state=state, **columns)
-    errand = raw(Errand).get(pk=errand.pk)
+    instance = raw(model).create(**given)
+    change(instance, state=state, **columns)
     if said:
-        report(errand, message="words", error="OSError" if said == "error" else "")
-    return errand
+        Report.objects.create(
+            model_label=model._meta.label_lower, object_pk=str(instance.pk), state=state, message="words",
+            error="OSError" if said == "error" else "",
+        )  # fmt: skip
+    return raw(model).get(pk=instance.pk)
 
 
 def true_of(reason, errand):
@@ -180,7 +183,8 @@ def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_t
         raw(Worker).update(heartbeat=ago(-3600))
     # With a pause, or without a worker, a part of all combinations: none of them is as long as five or seven.
     step = 7 if not worked_on else 5 if pause is not None else 1
-    errands = [made(*situation) for situation in [*situations()][::step]]
+    situated = [*situations()][::step]
+    errands = [made(Errand, *situation, tenant=situation[-1][1]) for situation in situated]
     if pause is not None:
         Errand.stator.pause(**pause)
     firsts = {}
@@ -193,29 +197,6 @@ def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_t
     assert explain_counts(Errand.objects.filter(pk__in=[errand.pk for errand in errands])) == firsts
 
 
-def made_to_wait(state, standing, past, builds):
-    """A rollout in a situation that may wait for one or two others."""
-    failures, crashes, said = past
-    columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
-    columns |= {
-        "ready": {"state_ready": True},
-        "early": {"state_ready": True, "state_next_attempt": ago(-600)},
-        "parked": parking(),
-        "due": {"state_next_attempt": ago(60)},
-        "waiting": {"state_next_attempt": ago(-600)},
-        "leased": held(seconds=600),
-        "expired": held(seconds=-60),
-    }[standing]
-    rollout = raw(Rollout).create(**builds)
-    change(rollout, state=state, **columns)
-    if said:
-        Report.objects.create(
-            model_label="testapp.rollout", object_pk=str(rollout.pk), state=state, message="words",
-            error="OSError" if said == "error" else "",
-        )  # fmt: skip
-    return raw(Rollout).get(pk=rollout.pk)
-
-
 def is_held_up(rollout):
     build, after = rollout.build, rollout.after
     return bool(build and build.state == "compiling") or bool(after and after.state != "done")
@@ -223,15 +204,15 @@ def is_held_up(rollout):
 
 def test_objects_that_wait_for_others_say_so_exactly_while_they_do(crew):
     raw(Worker).update(heartbeat=ago(-3600), models=["testapp.rollout"])
-    made, built = put(Build), put(Build, state="built")
+    building, built = put(Build), put(Build, state="built")
     done, undone = put(Rollout, state="done"), put(Rollout, state="stale")
-    builds = [{}, *({"build": build, "after": after} for build in (made, built) for after in (None, undone, done))]
+    builds = [{}, *({"build": build, "after": after} for build in (building, built) for after in (None, undone, done))]
     standings = ["ready", "early", "parked", "due", "waiting", "leased", "expired"]
     pasts = [(0, 0, ""), (2, 1, "error"), (0, 3, "error")]
     states = ["new", "started", "done", "mislaid"]
     # Of all that meet, every fifth: each pair of values is among them.
     situations = [*itertools.product(states, standings, pasts, builds)][::5]
-    rollouts = [made_to_wait(*each) for each in situations]
+    rollouts = [made(Rollout, *each[:3], **each[3]) for each in situations]
     firsts = {"terminal": 2}
     for rollout in rollouts:
         codes = codes_of(rollout)
