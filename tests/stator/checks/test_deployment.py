@@ -28,22 +28,6 @@ def test_transactions_around_requests_are_a_warning(monkeypatch: pytest.MonkeyPa
     assert (found(), found(deploy=False)) == (["stator.W402"], [])
 
 
-@pytest.mark.postgresql
-def test_read_replica_is_an_error_for_checks_and_workers() -> None:
-    """A real one is refused in ``faults/test_failover.py``."""
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE SCHEMA replica")
-        cursor.execute("CREATE FUNCTION replica.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT true'")
-        cursor.execute("SET LOCAL search_path TO replica, public, pg_catalog")
-    [message] = check_primary([Line], "default")
-    assert (message.id, message.msg) == (
-        "stator.E403",
-        "Database 'default' is a read replica (in recovery), so workers cannot serve 1 model.",
-    )
-    with pytest.raises(Unusable, match="is a read replica"):
-        check_database([Line])
-
-
 @pytest.mark.mariadb
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("zone", ["+01:00", "Europe/London"])

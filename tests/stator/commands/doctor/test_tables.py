@@ -7,11 +7,13 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
+from stator.checks.databases import check_primary
 from stator.commands.doctor import tables
 from stator.extensions.partitions import doctor, upkeep
 from stator.models import History
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import StrictFence
+from stator.worker.startup import Unusable, check_database
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.commands.errands import asked
 from tests.stator.making import ago, change, put
@@ -92,17 +94,22 @@ def test_sqlite_as_it_comes_is_a_warning(crew_of_all, monkeypatch):
 
 @pytest.mark.postgresql
 def test_replica_is_refused():
-    """One that says of itself what a replica says."""
+    """One that says of itself what a replica says; a real one is refused in ``faults/test_failover.py``."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
         cursor.execute("SET search_path = public, pg_catalog")
         try:
             code, found = examined("--database", "default")
+            [check] = check_primary([Errand], "default")
+            with pytest.raises(Unusable, match="is a read replica"):
+                check_database([Errand])
         finally:
             cursor.execute("SET search_path = DEFAULT")
             cursor.execute("DROP FUNCTION public.pg_is_in_recovery()")
     assert (code, list(found)) == (1, ["database"])
     assert "is a read replica" in found["database"]["message"]
+    assert check.id == "stator.E403"
+    assert check.msg == "Database 'default' is a read replica (in recovery), so workers cannot serve 1 model."
 
 
 @pytest.mark.postgresql
