@@ -12,6 +12,7 @@ from stator.db.looks import reading
 from stator.extensions.adopt import table
 from stator.extensions.adopt.table import clock_of, look_at_rows
 from stator.extensions.adopt.target import Target
+from tests.stator.making import model_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,41 +125,23 @@ def test_database_refuses_a_write_while_the_report_reads(target):
     assert target.model.objects.filter(status=3).count() == 40
 
 
-@isolate_apps("tests.testapp")
 def test_best_column_with_a_time_is_taken_and_said():
-    class Parcel(models.Model):
-        made = models.DateTimeField(auto_now_add=True)
-        saved = models.DateTimeField(auto_now=True)
-        status_changed = models.DateTimeField()
-        status = models.CharField(max_length=9)
-        stage = models.CharField(max_length=9)
-
-        class Meta:
-            app_label = "testapp"
-
-    class Note(models.Model):
-        created = models.DateTimeField()
-        seen = models.DateTimeField(null=True)
-        status = models.CharField(max_length=9)
-
-        class Meta:
-            app_label = "testapp"
-
-    class Bare(models.Model):
-        seen = models.DateTimeField(null=True)
-        status = models.CharField(max_length=9)
-
-        class Meta:
-            app_label = "testapp"
-
-    def best(model, column="status", name=None):
+    def best(column="status", name=None, **times):
+        status, stage = (models.CharField(max_length=9) for _ in range(2))
+        with isolate_apps("tests.testapp"):
+            model = model_of("Note", models.Model, status=status, stage=stage, **times)
         clock = clock_of(Target(model, model._meta.get_field(column)), name)
         return clock and (clock.name, clock.means)
 
-    assert best(Parcel) == ("status_changed", "since status changed, by its name")
-    assert best(Parcel, "stage") == ("saved", "since the last save of the row; update() may leave it out")
-    assert best(Note) == ("created", "since the row was created, not since it moved")
-    assert best(Note, name="seen") == ("seen", "the given column")
-    assert best(Bare) is None
+    def moment(**options):
+        return models.DateTimeField(**options)
+
+    many = {"made": moment(auto_now_add=True), "saved": moment(auto_now=True), "status_changed": moment()}
+    few = {"created": moment(), "seen": moment(null=True)}
+    assert best(**many) == ("status_changed", "since status changed, by its name")
+    assert best("stage", **many) == ("saved", "since the last save of the row; update() may leave it out")
+    assert best(**few) == ("created", "since the row was created, not since it moved")
+    assert best(name="seen", **few) == ("seen", "the given column")
+    assert best(seen=moment(null=True)) is None
     with pytest.raises(BadInput, match=r"--by 'sen' is not a DateTimeField of testapp.Note; did you mean 'seen'"):
-        best(Note, name="sen")
+        best(name="sen", **few)

@@ -101,7 +101,11 @@ def test_refusals_say_in_one_sentence_what_is_wrong(approvers):
     assert refused(expense, "hurry") == (
         f"testapp.Expense {expense.pk} is in submitted, and does not take 'hurry' there; it waits for approve or reject"
     )
-    assert "needs a user with the permission testapp.change_expense; pass by=USER" in refused(expense, "approve")
+    # A permission is of users, and of tokens that list it.
+    for by in (None, "bank", Sender("bank")):
+        told = refused(expense, "approve", {"note": "x"}, by=by)
+        assert "needs a user with the permission testapp.change_expense; pass by=USER" in told
+    assert approve(Expense.objects.create(), Sender("bank", permitted=True)).missing == 1
     assert refused(expense, "approve", by=nobody) == "nobody lacks the permission testapp.change_expense for 'approve'"
     assert refused(expense, "approve", {"note": "x"}, by=ina) == (
         f"ina may not send 'approve' to testapp.Expense {expense.pk}: is submitter"
@@ -113,6 +117,18 @@ def test_refusals_say_in_one_sentence_what_is_wrong(approvers):
     assert "cannot be stored as JSON" in refused(expense, "reject", {"at": object()})
     assert "NUL character" in refused(expense, "reject", "a\0b")
     assert "the payload of 'receipt' is wrong: pay by cash or card" in refused(expense, "receipt", "gold")
+    for given in ({"by": "a\0"}, {"by": "a\ud800"}, {"key": "a\0"}):
+        assert "has " in refused(expense, "reject", **given)
+    expense.stator.send("reject", by="anna", reason="a\0")
+    assert refused(expense, "reject", by="ben") == (
+        f"testapp.Expense {expense.pk} is in rejected since 'reject' from anna, and does not take 'reject' there; "
+        "it waits for no event"
+    )
+    with pytest.raises(EventRefused, match=r"is not saved yet; call save\(\) before you send it an event"):
+        Expense().stator.send("reject")
+    raw(Expense).filter(pk=expense.pk).delete()
+    with pytest.raises(EventRefused, match="does not exist"):
+        expense.stator.send("reject")
 
 
 @pytest.mark.parametrize(
@@ -138,22 +154,6 @@ def test_sender_is_a_user_or_has_what_users_have(monkeypatch, by, name):
     assert asked == [(name, name, False, name == "bank")]
 
 
-def test_permission_of_an_event_is_of_users_and_of_tokens_that_list_it(approvers):
-    expense = Expense.objects.create()
-    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by="bank")
-    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by=Sender("bank"))
-    assert approve(expense, Sender("bank", permitted=True)).missing == 1
-
-
-def test_refusal_says_who_has_decided():
-    expense = Expense.objects.create()
-    expense.stator.send("reject", by="anna")
-    assert refused(expense, "reject", by="ben") == (
-        f"testapp.Expense {expense.pk} is in rejected since 'reject' from anna, and does not take 'reject' there; "
-        "it waits for no event"
-    )
-
-
 def nested(levels):
     return [nested(levels - 1)] if levels else []
 
@@ -167,21 +167,15 @@ def nested(levels):
         ([float("nan")], "cannot be stored as JSON"),
     ],
 )
-def test_payload_is_checked_like_the_data_of_a_task(payload, wrong):
+def test_payload_is_checked_like_the_data_of_a_task_and_has_a_limit(payload, wrong, settings):
     expense = Expense.objects.create()
     assert f"the payload {wrong}" in refused(expense, "reject", payload)
     with pytest.raises(ValueError, match=f"the payload {wrong}"):
         json_text("the payload", payload, 1000, 30)
+    settings.STATOR = {"PAYLOAD_LIMIT": 20}
+    assert "the payload has 32 bytes as JSON; the most is 20" in refused(expense, "reject", "x" * 30)
+    settings.STATOR = {}
     assert expense.stator.send("reject", nested(30)).outcome == "moved"
-
-
-@pytest.mark.parametrize("given", [{"by": "a\0"}, {"by": "a\ud800"}, {"key": "a\0"}, {"reason": "a\0"}])
-def test_texts_that_no_database_stores_are_refused_or_cleaned(given):
-    expense = Expense.objects.create()
-    if "reason" in given:
-        assert expense.stator.send("reject", **given).outcome == "moved"
-    else:
-        assert "has " in refused(expense, "reject", **given)
 
 
 class ChoiceForm(forms.Form):
@@ -200,24 +194,6 @@ def test_payload_has_the_keys_of_the_objects_that_its_form_chooses(approvers, mo
         "approver": anna.pk, "named": None, "readers": [],
     }  # fmt: skip
     assert Event.objects.filter(payload__approver=anna.pk).count() == 2
-
-
-def test_payload_has_a_limit(settings):
-    settings.STATOR = {"PAYLOAD_LIMIT": 20}
-    expense = Expense.objects.create()
-    assert "the payload has 32 bytes as JSON; the most is 20" in refused(expense, "reject", "x" * 30)
-
-
-def test_object_that_is_gone_is_refused():
-    expense = Expense.objects.create()
-    raw(Expense).filter(pk=expense.pk).delete()
-    with pytest.raises(EventRefused, match="does not exist"):
-        expense.stator.send("reject")
-
-
-def test_object_that_is_not_saved_is_refused():
-    with pytest.raises(EventRefused, match=r"is not saved yet; call save\(\) before you send it an event"):
-        Expense().stator.send("reject")
 
 
 def test_repeated_key_changes_nothing_and_says_so():

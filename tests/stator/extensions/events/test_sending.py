@@ -45,16 +45,12 @@ def client_of(name: str, *permissions: str) -> Client:
     return client
 
 
-def test_page_has_a_button_for_each_event_that_the_state_takes(admin_client: Client) -> None:
-    acts = part(live(admin_client, put(Expense), URL), "acts")
-    assert [name in acts for name in ('value="approve"', 'value="reject"', 'value="cancel"')] == [True, True, False]
-
-
-def test_users_see_and_send_only_what_they_may(admin_client: Client) -> None:
+def test_users_see_and_send_only_what_they_may() -> None:
     expense = put(Expense)
     approver = client_of("anna", "view_expense", "change_expense")
     looker = client_of("lena", "view_expense")
-    assert 'value="approve"' in live(approver, expense, URL)
+    acts = part(live(approver, expense, URL), "acts")
+    assert {*re.findall(r'name="stator_event" value="(\w+)"', acts)} == {"approve", "reject"}
     assert 'name="stator_event"' not in live(looker, expense, URL)
     act(looker, "stator_send", expense, url=URL, stator_event="reject", stator_confirmed="1", stator_asked="reject")
     assert row(expense).state == "submitted"
@@ -94,10 +90,16 @@ def test_event_is_chosen_for_many_and_those_that_do_not_take_it_are_left_alone(a
     assert [event.payload for event in Event.objects.all()] == [{"why": "late"}] * 2
 
 
-def test_permission_is_that_of_the_event_in_the_state_of_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def escalated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is escalated, the same event needs another permission."""
     other = copy(ExpenseGraph.submitted.events["reject"])
     other.state, other.permission = ExpenseGraph.escalated, "testapp.delete_expense"
     monkeypatch.setitem(ExpenseGraph.escalated.events, "reject", other)
+
+
+@pytest.mark.usefixtures("escalated")
+def test_permission_is_that_of_the_event_in_the_state_of_each_object() -> None:
     expenses = [put(Expense), put(Expense, state="escalated")]
     lena = client_of("lena", "view_expense", "delete_expense")
     asked = act(lena, "stator_send", *expenses, url=URL, stator_event="reject").content.decode()
@@ -106,10 +108,8 @@ def test_permission_is_that_of_the_event_in_the_state_of_each_object(monkeypatch
     assert [row(each).state for each in expenses] == ["submitted", "rejected"]
 
 
+@pytest.mark.usefixtures("escalated")
 def test_permission_is_checked_again_when_the_object_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = copy(ExpenseGraph.submitted.events["reject"])
-    other.state, other.permission = ExpenseGraph.escalated, "testapp.delete_expense"
-    monkeypatch.setitem(ExpenseGraph.escalated.events, "reject", other)
     expense = put(Expense, state="escalated")
 
     def move_first(*args: Any, **options: Any) -> int:
@@ -129,10 +129,6 @@ def test_form_with_chosen_objects_sends_their_keys(admin_client: Client, monkeyp
     anna = User.objects.create_user("anna")
     send(admin_client, "reject", put(Expense), readers=str(anna.pk))
     assert Event.objects.get().payload == {"readers": [anna.pk]}
-
-
-def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None:
-    assert "stator_send" not in admin_client.get("/admin/testapp/parcel/").content.decode()
 
 
 def inbox(client: Client) -> list[str]:
@@ -156,10 +152,6 @@ def test_inbox_has_the_objects_that_wait_for_the_user_now(admin_client: Client) 
     assert ["reject\u2026" in line for line in lines] == [True] * 4
     assert all("times out to escalated in" in line for line in lines)
     assert [str(each) in line for each, line in zip((first, mine, both, again), lines, strict=True)] == [True] * 4
-
-
-def test_inbox_of_who_may_send_nothing_is_empty() -> None:
-    put(Expense)
     text = client_of("lena", "view_expense").get("/admin/stator/event/waiting/").content.decode()
     assert "Nothing waits for an event that you may send now." in text
 

@@ -4,6 +4,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
+from django.db import connection
 from django.db.models import Case, F, Value, When
 
 from stator.exceptions import ProtectedColumn
@@ -56,28 +57,17 @@ class TestWorkers:
 
         summary = work(Flyer)
 
-        assert stored() == before
-        assert summary.handled == {}
-        assert summary.moved == {}
+        assert (stored(), summary.handled, summary.moved) == (before, {}, {})
         assert not History.objects.exists()
-        own = {"model_label": "testapp.flyer"}
-        assert not Stats.objects.filter(**own).exists()
-        assert not Depth.objects.filter(**own).exists()
-
-    @pytest.mark.django_db(transaction=True)
-    def test_worker_writes_down_what_it_would_do(self, everything):
-        work(Flyer)
-
+        for model in (Stats, Depth):
+            assert not model.objects.filter(model_label="testapp.flyer").exists()
+        # It has written down what it would do.
         acts = {(line.object_pk, line.act, line.to) for line in lines()}
         at_once, due, late, old, empty, _, held = (str(each.pk) for each in everything)
         assert acts == {
-            (at_once, "handle_queued", ""),
-            (due, "handle_queued", ""),
-            (late, "times out", "queued"),
-            (old, "deleted", ""),
-            (empty, "condition met", "void"),
-            (held, "", ""),
-        }
+            (at_once, "handle_queued", ""), (due, "handle_queued", ""), (late, "times out", "queued"),
+            (old, "deleted", ""), (empty, "condition met", "void"), (held, "", ""),
+        }  # fmt: skip
 
     @pytest.mark.django_db(transaction=True)
     def test_states_out_of_shadow_are_worked_on(self):
@@ -108,36 +98,22 @@ class TestPlainWrites:
             flyer.state = "sending"
             flyer.save()
 
-        def save_unloaded():
-            Flyer(pk=flyer.pk, state=MailingGraph.sending).save()
-
-        def upsert():
-            again = [Flyer(pk=flyer.pk, state="sending")]
-            Flyer.objects.bulk_create(again, update_conflicts=True, update_fields=["state"], unique_fields=["pk"])
-
         def bulk_update():
             flyer.state = "sending"
             Flyer.objects.bulk_update([flyer], ["state"])
 
-        writes = {
+        named = {"unique_fields": ["pk"]} if connection.features.supports_update_conflicts_with_target else {}
+        upserted = {"update_conflicts": True, "update_fields": ["state"], **named}
+        sending = Case(When(state="queued", then=Value("sending")), default=F("state"))
+        return {
             "save": save,
-            "save_unloaded": save_unloaded,
+            "save_unloaded": lambda: Flyer(pk=flyer.pk, state=MailingGraph.sending).save(),
             "update": lambda: Flyer.objects.filter(state="queued").update(state="sending"),
-            "expression": lambda: Flyer.objects.update(
-                state=Case(When(state="queued", then=Value("sending")), default=F("state"))
-            ),
+            "expression": lambda: Flyer.objects.update(state=sending),
             "bulk_update": bulk_update,
             "update_or_create": lambda: Flyer.objects.update_or_create(pk=flyer.pk, defaults={"state": "sending"}),
-            "upsert": upsert,
-        }
-        if request.param == "upsert":
-            from django.db import connection
-
-            if not connection.features.supports_update_conflicts_with_target:
-                writes["upsert"] = lambda: Flyer.objects.bulk_create(
-                    [Flyer(pk=flyer.pk, state="sending")], update_conflicts=True, update_fields=["state"]
-                )
-        return writes[request.param]
+            "upsert": lambda: Flyer.objects.bulk_create([Flyer(pk=flyer.pk, state="sending")], **upserted),
+        }[request.param]
 
     def test_write_of_the_state_passes_and_is_no_move(self, flyer, write, django_capture_on_commit_callbacks):
         [before] = stored()
@@ -291,7 +267,8 @@ class TestReport:
         looked()
         return as_here, elsewhere, not_here, waits, rests, late, gone
 
-    def test_report_has_the_differences(self, seen):
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_report_has_the_differences_and_status_names_it(self, seen):
         as_here, elsewhere, not_here, waits, rests, late, gone = (str(each.pk) for each in seen)
         data = asked("stator", "shadow", "testapp.Flyer")
 
@@ -310,12 +287,11 @@ class TestReport:
         [lateness] = [one["late"] for one in data["as_here"] if one["to"] == "sent"]
         assert lateness == pytest.approx(100, abs=20)
         assert data["differences"] == 4
-
-    def test_report_for_people_names_each_difference(self, seen):
         text = run("stator", "shadow", "testapp.Flyer")
         assert "testapp.Flyer in shadow: queued, sending, sent, void, returned. Workers run nothing." in text
         assert "Other code moved these, and workers would have left them alone:" in text
-        assert "4 differences" in text
+        [trouble] = asked("stator", "status", "testapp.Flyer")["troubles"]
+        assert (trouble["code"], trouble["command"]) == ("shadow", "manage.py stator shadow testapp.Flyer")
 
     def test_nothing_seen_yet_says_so(self):
         assert "Nothing was seen yet" in run("stator", "shadow", "testapp.Flyer")
@@ -327,21 +303,6 @@ class TestReport:
         data = asked("stator", "preview", "testapp.Flyer")
         assert [(one["from"], one["to"]) for one in data["outcomes"]] == [("queued", "sent")]
         assert stored() == before
-
-
-class TestWhatIsSaid:
-    """A model in shadow is told to be in shadow, never to have no worker."""
-
-    @pytest.fixture(autouse=True)
-    def rows(self):
-        return put(Flyer, state="queued"), put(Flyer, state="sending", state_ready=False)
-
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_status_and_doctor_say_shadow_and_not_that_a_worker_is_missing(self):
-        found = asked("stator", "status", "testapp.Flyer")["troubles"]
-        assert [one["code"] for one in found] == ["shadow"]
-        assert found[0]["command"] == "manage.py stator shadow testapp.Flyer"
-        assert "testapp.Flyer: in shadow: workers run nothing" in run("stator", "status", "testapp.Flyer")
 
 
 class TestOfAnotherProcess:
@@ -372,14 +333,11 @@ class TestOfAnotherProcess:
         assert [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]] == ["shadow"]
         assert "testapp.SyncLine in shadow: workers run nothing" in text_of(admin_client, URL, "troubles")
 
+    @pytest.mark.django_db(databases=["default", "other"])
     def test_object_says_shadow_and_not_that_it_is_next_in_line(self, live, waiting):
         live(1, True)
         assert [reason.code for reason in waiting.explain()] == ["shadow"]
+        # States that one live worker has are not in shadow.
         live(2, False)
         assert "shadow" not in [reason.code for reason in waiting.explain()]
-
-    @pytest.mark.django_db(databases=["default", "other"])
-    def test_states_that_one_live_worker_has_are_not_in_shadow(self, live):
-        live(1, True)
-        live(2, False)
         assert "shadow" not in [one["code"] for one in asked("stator", "status", "testapp.SyncLine")["troubles"]]
