@@ -28,18 +28,17 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
+HTTPS = {
+    "SECURE_SSL_REDIRECT": "true",
+    "SECURE_HSTS_SECONDS": "31536000",
+    "SECURE_PROXY_SSL_HEADER": "X-Forwarded-Proto",
+}
+
+
 @pytest.mark.parametrize(
     "variables",
-    [
-        {},
-        {"SECRET_KEY": "x1" + "aBcDe" * 10, "ALLOWED_HOSTS": "shop.example"},
-        {
-            "SECURE_SSL_REDIRECT": "true",
-            "SECURE_HSTS_SECONDS": "31536000",
-            "SECURE_PROXY_SSL_HEADER": "X-Forwarded-Proto",
-        },
-    ],
-    ids=["nothing set", "a deployment", "HTTPS alone"],
+    [{}, {"SECRET_KEY": "x1" + "aBcDe" * 10, "ALLOWED_HOSTS": "shop.example", **HTTPS}],
+    ids=["nothing set", "a deployment with HTTPS alone"],
 )
 def test_deployment_check_finds_nothing(variables: dict[str, str]) -> None:
     done = manage("check", "--deploy", "--fail-level", "WARNING", **variables)

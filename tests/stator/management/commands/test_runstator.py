@@ -19,18 +19,16 @@ from tests.sizes import PATIENCE
 from tests.stator.making import put, raw
 from tests.testapp.models import Line
 
-NAN, INFINITY = float("nan"), float("inf")
+NAN = float("nan")
 
 # Arguments, options, and what the line says. None of it reaches a database: the tests have no access to one.
 BAD_ARGUMENTS = [
     (["nowhere.Model"], {}, "'nowhere.Model' is not a model; managed models are: "),
     (["testapp.Nowhere"], {}, "'testapp.Nowhere' is not a model; did you mean testapp."),
     (["testapp"], {}, "'testapp' is not a model"),
-    ([""], {}, "'' is not a model"),
     (["x;drop table testapp_line"], {}, "'x;drop table testapp_line' is not a model"),
     (["testapp.Line\nstator.forged"], {}, r"'testapp.Line\nstator.forged' is not a model"),
     (["testapp.Line\x00"], {}, r"'testapp.Line\x00' is not a model"),
-    (["testapp.Keyed"], {}, "'testapp.Keyed' is not a model"),
     (["auth.User"], {}, "'auth.User' is not managed by Stator; let it inherit StatorModel"),
     ([], {"exclude": ["nowhere.Model"]}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["auth.User"]}, "'auth.User' is not managed by Stator"),
@@ -39,9 +37,7 @@ BAD_ARGUMENTS = [
     ([], {"metrics_port": 65536}, "--metrics-port 65536 must be from 1 to 65535"),
     ([], {"metrics_port": 65535, "processes": 2}, "--metrics-port 65535 must be from 1 to 65534"),
     ([], {"concurrency": 0}, "--concurrency 0 must be at least 1"),
-    ([], {"concurrency": 10**9}, "--concurrency 1000000000 must be at most 100000"),
     ([], {"concurrency": NAN}, "--concurrency nan must be a whole number"),
-    ([], {"concurrency": 2.5}, "--concurrency 2.5 must be a whole number"),
     ([], {"concurrency_per_model": -1}, "--concurrency-per-model -1 must be at least 0"),
     ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
     ([], {"name": "a\tb"}, "must be a text of 1 to 100 printable characters"),
@@ -49,7 +45,6 @@ BAD_ARGUMENTS = [
     ([], {"name": "w" * 98, "processes": 10}, "with the suffix -10"),
     ([], {"run_for": -1.0}, "--run-for -1.0 must be a number of seconds, at least 0"),
     ([], {"run_for": NAN}, "--run-for nan must be a number of seconds"),
-    ([], {"run_for": INFINITY}, "--run-for inf must be a number of seconds"),
     ([], {"schedule_interval": NAN}, "--schedule-interval nan must be a number"),
     ([], {"schedule_interval": 0.0}, "--schedule-interval 0.0 must be at least 0.05"),
     ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be at least 0"),
@@ -57,7 +52,6 @@ BAD_ARGUMENTS = [
     ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; choose from default, other"),
     ([], {"metrics_port": 9100, "metrics_address": ""}, "--metrics-address is empty; name an address of this host"),
     ([], {"liveness_file": ""}, "--liveness-file '' cannot be written"),
-    ([], {"liveness_file": "/nowhere/at/all"}, "--liveness-file '/nowhere/at/all' cannot be written"),
     ([], {"liveness_file": "/"}, "--liveness-file '/' cannot be written"),
 ]
 
@@ -132,15 +126,6 @@ def test_unusable_database_ends_every_process_of_several(empty):
     assert set(done.stderr.strip().splitlines()) == {
         "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"
     }
-
-
-def test_help_shows_examples_signals_and_exit_codes(capsys):
-    with pytest.raises(SystemExit) as ended:
-        call_command("runstator", "--help")
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    for part in ("examples:", "signals:", "exit codes:", "--concurrency-per-model", "--liveness-file"):
-        assert part in shown
 
 
 @pytest.mark.usefixtures("transactional_db")
