@@ -11,7 +11,7 @@ from stator.testing import attempt
 from tests.browser.conftest import Browser
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.admin.requests import LIST, page_of, set_columns
-from tests.stator.making import raw, row
+from tests.stator.making import raw
 from tests.testapp.operators import Parcel
 
 MANY = 100_000
@@ -96,21 +96,6 @@ def test_click_during_a_refresh_is_not_lost(browser: Browser, stuck: Parcel) -> 
         enough = browser.ask(answers) + 2
         wait_until(lambda: browser.ask(answers) >= enough, message=browser.told("two answers"))
     browser.one("details[data-stator-key=columns][open]")
-
-
-def test_object_is_moved_by_hand_for_a_reason(browser: Browser, stuck: Parcel) -> None:
-    browser.log_in("view_parcel", "force_parcel")
-    browser.go(page_of(stuck))
-    browser.click(".stator-acts button[value=returned]")
-    browser.reads("#content h1", "Move to state")
-    assert browser.one("[name=state]").get_attribute("value") == "returned"
-    browser.one("[name=reason]").send_keys("the street is gone")
-    browser.click("[type=submit][value=Move]")
-    browser.reads(BADGE, "returned")
-    browser.reads(".stator-timeline", "packed \N{RIGHTWARDS ARROW} returned by hand by ada")
-    browser.reads(".stator-timeline", "the street is gone")
-    assert row(stuck).state == "returned"
-    assert browser.complaints() == []
 
 
 def failing(count: int) -> None:

@@ -1,60 +1,17 @@
-"""What an operator does for a whole model, while workers are at it: the overview, its retry, and a pause."""
+"""What scripts do on the overview and on lists: both refresh themselves and leave what one is at alone."""
 
 from typing import Any
 
 import pytest
 
 from stator.admin import overview
-from stator.models import Pause, Report
+from stator.models import Report
 from stator.rows import columns
 from tests.browser.conftest import Browser
-from tests.processes import WorkerProcess, wait_until
-from tests.stator.admin.requests import LIST, page_of, set_columns
-from tests.stator.making import row
-from tests.testapp.operators import Letter, Parcel
+from tests.stator.admin.requests import LIST, set_columns
+from tests.testapp.operators import Parcel
 
 OVERVIEW = "/admin/stator/overview/?model=testapp.Parcel"
-PAUSES = "/admin/stator/pause/"
-
-
-def posted() -> None:
-    """Return when the worker has been at work again: it has posted a letter that was written after this call."""
-    letter = Letter.objects.create(number=str(Letter.objects.count()))
-    wait_until(lambda: row(letter).state == "posted", message="the worker posts no letter")
-
-
-def left_alone() -> Parcel | None:
-    """A new parcel, if the worker leaves it alone: it learns of a pause with the next look, not with each claim."""
-    parcel = Parcel.objects.create(state="stamped")
-    posted()
-    return parcel if (row(parcel).state, row(parcel).state_attempts) == ("stamped", 0) else None
-
-
-def test_worker_obeys_a_pause_that_is_made_in_the_browser(
-    browser: Browser, transactional_db: None, worker_process: type[WorkerProcess]
-) -> None:
-    browser.log_in()
-    with worker_process("testapp.Parcel", "testapp.Letter"):
-        posted()
-        browser.go(f"{PAUSES}add/")
-        browser.click("[name=model_label] option[value='testapp.parcel']")
-        browser.one("[name=reason]").send_keys("the vans are washed")
-        browser.click("[name=_save]")
-        browser.reads("#result_list", "the vans are washed")
-        parcel = wait_until(left_alone, message="the worker obeys no pause")
-        assert left_alone()
-        browser.go(LIST)
-        browser.reads(".stator-notice", "Paused by ada: all states: the vans are washed.")
-        browser.go(page_of(parcel))
-        browser.reads(".stator-sentence", "by ada")
-        browser.reads(".stator-sentence", "the vans are washed")
-
-        # From the page of the object, to which one comes back; it moves once they have ended.
-        browser.click(".stator-acts .stator-end button")
-        browser.reads(".messagelist", "1 pause resumed.")
-        browser.reads(".stator-why .stator-badge", "sent")
-    assert not Pause.objects.active().exists()
-    assert browser.complaints() == []
 
 
 @pytest.fixture

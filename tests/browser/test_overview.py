@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stator.admin import overview
 from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
@@ -15,12 +16,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def injected(transactional_db: None) -> None:
-    """One of most kinds of trouble."""
+def injected(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of most kinds of trouble, on a page that is refreshed sooner than people need."""
+    monkeypatch.setattr(overview, "EVERY", 0.5)
     worker(heartbeat=ago(420))
-    worker(id="b" * 12)
     held()
-    put(Parcel, state_changed=ago(900))
     put(Parcel, state_ready=False, state_crashes=3)
     change(put(Parcel, state_ready=False), state="mislaid")
     for _ in range(3):
@@ -39,14 +39,14 @@ def is_in_sight(browser: Browser, selector: str) -> bool:
     return bool(browser.driver.execute_script(script, selector))
 
 
-@pytest.mark.parametrize("width", [1400, 390])
-def test_troubles_fit_the_screen(browser: Browser, injected: None, width: int) -> None:
+def test_troubles_fit_the_screen(browser: Browser, injected: None) -> None:
     browser.log_in()
-    browser.narrow(width)
-    browser.go(URL)
-    browser.reads("#stator-troubles", "nightly paused by anna")
-    assert browser.cut_off() == []
-    assert is_in_sight(browser, "#stator-troubles li button")
+    for width in (1400, 390):
+        browser.narrow(width)
+        browser.go(URL)
+        browser.reads("#stator-troubles", "nightly paused by anna")
+        assert browser.cut_off() == []
+        assert is_in_sight(browser, "#stator-troubles li button")
 
 
 def test_says_in_sight_that_it_is_not_refreshed(browser: Browser, injected: None) -> None:

@@ -24,10 +24,6 @@ def steps() -> list[str]:
     return [textwrap.dedent(block) for block in LITERAL.findall(section)]
 
 
-def test_example_is_short() -> None:
-    assert len([line for line in example().splitlines() if line.strip()]) <= 16
-
-
 # The README uses SQLite whatever this run uses.
 @pytest.mark.sqlite
 def test_its_steps_move_an_object_in_an_empty_folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -46,9 +42,3 @@ def test_its_steps_move_an_object_in_an_empty_folder(tmp_path: Path, tmp_path_fa
     assert "Not due yet" in printed[-1]
     look = 'from invoices.models import Invoice; print([each.state for each in Invoice.objects.order_by("pk")])'
     assert "['paid', 'unpaid']" in reader.run(f"python manage.py shell -c '{look}'")
-
-
-def test_the_settings_for_tasks_alone_are_two_lines_that_name_a_backend_that_exists() -> None:
-    lines = textwrap.dedent(PYTHON.findall(README)[1]).strip().splitlines()
-    assert len(lines) == 2
-    assert "tasks.backend.StatorBackend" in lines[1]

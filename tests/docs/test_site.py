@@ -16,50 +16,25 @@ from stator.graph.options import OPTIONS
 from tests.docs.site import ROOT, Site, build
 from tests.installing import once
 
-# What somebody who knows Django asks, written before the pages: where the answer is, under which heading, and the words
-# for which they search.
+# The words for which somebody searches who knows Django, written before the pages: where the answer is, and under which
+# heading.
 QUESTIONS = [
-    ("What do I need, and how do I install it?", "tutorial", "1. Install", "install"),
-    ("How do I start the work on an object in an hour?", "how-to/start-later", "Start later", "start later"),
-    ("How do I run something every night at three?", "how-to/cron", "Run something every night", "run every night"),
-    ("How do I send a mail only once?", "how-to/mail-once", "Send a mail exactly once", "send mail once"),
-    ("What happens when a worker is killed in the middle?", "concepts/leases", "When a worker dies", "worker killed"),
-    ("How often is a failed handler retried, and how do I stop that?", "concepts/attempts", "Errors", "retry error"),
-    ("How do I test a graph?", "guides/testing", "The path of an object", "test graph"),
-    (
-        "How many database connections does a worker take?",
-        "guides/operating",
-        "Connections of a worker",
-        "database connections",
-    ),
-    ("Why is my object not moving?", "guides/stuck", "What the codes mean", "object not moving"),
-    (
-        "How do I add it to a table with 200,000 rows?",
-        "how-to/adopt",
-        "Adopt a table that has a status",
-        "large table",
-    ),
-    ("How do I rename a state that rows are in?", "how-to/change-a-graph", "Rename a state", "rename state"),
-    ("How do I get rid of it again?", "how-to/remove", "Remove the framework", "uninstall"),
-    ("What does Celery do better?", "comparison", "Celery", "celery"),
-    ("Does it run Django's own tasks?", "guides/django-tasks", "Django's Tasks framework", "django tasks"),
-    ("How do I deploy without losing work?", "how-to/deploy", "Deploy without losing work", "deploy"),
-    ("Which unit, image and settings do I begin with?", "how-to/deploy", "Files to begin with", "gunicorn"),
-    ("How do I run a worker under systemd?", "how-to/deploy", "Files to begin with", "systemd"),
-    ("How do I run a worker in Docker?", "how-to/deploy", "Files to begin with", "docker"),
-    ("How do I stop a worker?", "how-to/deploy", "Deploy without losing work", "stop a worker"),
-    ("How do I have it tried three times?", "concepts/attempts", "Errors", "retry three times"),
-    ("How do errors get to Sentry?", "how-to/logging", "Sentry", "sentry"),
-    ("Does it work behind pgbouncer?", "how-to/pgbouncer", "Run behind pgbouncer", "pgbouncer"),
-    ("Can I use several databases?", "how-to/databases", "Use several databases", "multiple databases"),
-    (
-        "My project has an app named tasks already. What now?",
-        "faq",
-        "My project has an app named tasks",
-        "app named tasks",
-    ),
-    ("How fast is it?", "benchmarks", "Measured", "performance"),
-]
+    ("install", "tutorial", "1. Install"), ("start later", "how-to/start-later", "Start later"),
+    ("run every night", "how-to/cron", "Run something every night"),
+    ("send mail once", "how-to/mail-once", "Send a mail exactly once"),
+    ("worker killed", "concepts/leases", "When a worker dies"), ("retry error", "concepts/attempts", "Errors"),
+    ("test graph", "guides/testing", "The path of an object"),
+    ("database connections", "guides/operating", "Connections of a worker"),
+    ("object not moving", "guides/stuck", "What the codes mean"),
+    ("large table", "how-to/adopt", "Adopt a table that has a status"),
+    ("rename state", "how-to/change-a-graph", "Rename a state"), ("uninstall", "how-to/remove", "Remove the framework"),
+    ("celery", "comparison", "Celery"), ("django tasks", "guides/django-tasks", "Django's Tasks framework"),
+    ("deploy", "how-to/deploy", "Deploy without losing work"), ("systemd", "how-to/deploy", "Files to begin with"),
+    ("stop a worker", "how-to/deploy", "Deploy without losing work"), ("sentry", "how-to/logging", "Sentry"),
+    ("pgbouncer", "how-to/pgbouncer", "Run behind pgbouncer"),
+    ("multiple databases", "how-to/databases", "Use several databases"),
+    ("app named tasks", "faq", "My project has an app named tasks"), ("performance", "benchmarks", "Measured"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +84,9 @@ def test_every_page_is_in_the_contents(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize(("question", "page", "heading", "words"), QUESTIONS, ids=[each[0] for each in QUESTIONS])
-def test_a_question_finds_its_answer(site: Site, question: str, page: str, heading: str, words: str) -> None:
-    assert page in site.reachable()
-    assert heading in site.page(page).headings
+def test_a_question_finds_its_answer(site: Site) -> None:
+    pages = site.reachable()
+    assert [each for each in QUESTIONS if each[1] not in pages or each[2] not in site.page(each[1]).headings] == []
 
 
 def test_the_script_says_how_it_is_used() -> None:
