@@ -4,8 +4,8 @@ import pytest
 from django.db import connections
 
 from stator.commands.doctor import examine
-from stator.explain.problem import ERROR, OK
-from tests.citus.conftest import MakeDatabase, run
+from stator.explain.problem import OK
+from tests.citus.conftest import run
 from tests.citus.test_migrations import migrate
 from tests.processes import wait_until
 from tests.testapp.basic import Step
@@ -52,19 +52,3 @@ def test_wait_for_a_lock_is_found_on_its_node(schema: str, monkeypatch: pytest.M
     finally:
         holding.close()
         waiting.close()
-
-
-def test_table_of_a_kind_that_cannot_be_claimed_from_is_an_error(make_database: MakeDatabase) -> None:
-    alias = make_database("stator.citus")
-    migrate(alias)
-    run(
-        alias,
-        "CREATE TABLE customer (id bigint PRIMARY KEY)",
-        "ALTER TABLE testapp_step ADD customer bigint REFERENCES customer",
-        "SELECT create_reference_table('customer')",
-    )
-    [first, *_] = examine(alias, [Step])
-    assert first.level == ERROR
-    assert "testapp_step of testapp.Step" in first.sentence
-    assert "a local table of Citus" in first.sentence
-    assert "drop the foreign keys" in first.remedy

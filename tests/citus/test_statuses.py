@@ -10,9 +10,8 @@ from stator.db.tables import lack_of
 from stator.models import History
 from stator.rows.clock import Now
 from stator.testing import advance
-from tests.citus.conftest import NAME, MakeDatabase, over_the_nodes
+from tests.citus.conftest import MakeDatabase, over_the_nodes
 from tests.citus.test_operating import Router, run
-from tests.processes import WorkerProcess, wait_until
 from tests.testapp.spreading import Telegram, TelegramGraph
 
 pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
@@ -30,10 +29,6 @@ def site(make_database: MakeDatabase, settings: Any) -> Iterator[None]:
 
 def telegrams(count: int = 5, **values: Any) -> list[Telegram]:
     return Telegram.objects.bulk_create([Telegram(**values) for _ in range(count)])
-
-
-def counts() -> dict[str, int]:
-    return {state: count for state, count in Telegram.stator.counts().items() if count}
 
 
 def after(seconds: float) -> Any:
@@ -77,12 +72,3 @@ def test_objects_are_timed_out_by_their_dates() -> None:
     assert run(Telegram, 2) == {"lost": 10}
     reasons = set(History.objects.filter(to="lost").values_list("reason", flat=True))
     assert reasons == {"timed out by expires", "timed out by expires + patience"}
-
-
-def test_worker_moves_them() -> None:
-    telegrams(50), telegrams(status=None), telegrams(20, send_after=after(2)), telegrams(5, send_after=after(3600))
-    telegrams(10, text="remind", send_after=after(0), patience=timedelta(seconds=2))
-    telegrams(5, send_after=after(3600), expires=after(2))
-    with WorkerProcess("testapp.Telegram", "--run-for", "600", TEST_DATABASE_DEFAULT=NAME) as worker:
-        expected = {"queued": 5, "sent": 70, "lost": 15, "unmanaged": 5}
-        wait_until(lambda: counts() == expected, message=worker.output)

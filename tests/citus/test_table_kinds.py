@@ -63,8 +63,3 @@ def test_table_in_a_distributed_schema_needs_the_backend_for_it(citus: str) -> N
     create_table(citus)
     assert SAID["schema"] in lack_of(Step, citus)
     assert 'set ENGINE to "stator.citus"' in lack_of(Step, citus)
-
-
-def test_table_in_a_distributed_schema_lacks_nothing_with_that_backend(schema: str) -> None:
-    create_table(schema)
-    assert lack_of(Step, schema) == ""

@@ -23,15 +23,6 @@ def indexed(tree: Tree) -> Tree:
     return tree
 
 
-def test_new_files_are_indexed(tree: Tree) -> None:
-    tree.write("a.py", "A = 1\n")
-    tree.write("b/c.py", "class C: ...\n")
-    outcome = tree.update()
-    assert (outcome.files, outcome.moved, outcome.failed, outcome.unfinished) == (2, 2, 0, 0)
-    assert tree.states() == {"a.py": "indexed", "b/c.py": "indexed"}
-    assert (tree.symbols("a.py"), tree.symbols("b/c.py")) == (["A"], ["C"])
-
-
 def test_nothing_moves_twice(indexed: Tree) -> None:
     outcome = indexed.update()
     assert (outcome.files, outcome.moved, outcome.failed) == (10, 0, 0)
