@@ -3,25 +3,16 @@
 from functools import partial
 
 import pytest
-from django.apps import apps
 from django.db import connection
-from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
 from stator.migration_operations import Distribute, PartitionByTime, StorageParameters
 from stator.strict_fence import StrictFence
-from tests.stator.partitions.dividing import SHARD, Tables, parcel
+from tests.stator.partitions.dividing import SHARD, Tables, migrate, parcel, whole_project
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db
 on_postgresql = pytest.mark.postgresql
-
-
-def migrate(operation, backwards=False):
-    state = ProjectState.from_apps(apps)
-    with connection.schema_editor() as editor:
-        method = operation.database_backwards if backwards else operation.database_forwards
-        method("testapp", editor, state, state)
 
 
 def sql(statement, *params):
@@ -97,10 +88,10 @@ def test_table_is_an_ordinary_one_where_it_cannot_be_divided():
 def test_operation_concerns_no_other_database(operation, django_assert_max_num_queries):
     if connection.vendor == "postgresql":
         pytest.skip("for the others")
-    state = ProjectState.from_apps(apps)
+    whole_project()
     with django_assert_max_num_queries(0):
-        operation.database_forwards("testapp", connection.schema_editor(), state, state)
-        operation.database_backwards("testapp", connection.schema_editor(), state, state)
+        migrate(operation)
+        migrate(operation, backwards=True)
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,16 @@
 """A model is renamed, or moves to another app: what was recorded of it stays with it."""
 
 import pytest
-from django.apps import apps
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
-from django.db import connection
-from django.db.migrations.state import ProjectState
 from django.utils import timezone
 
 from stator.migration_operations import RenameRecords, RenameState
 from stator.models import Depth, History, Limit, Pause, Report, Stats
 from tests.projects import temporary_project
+from tests.stator.partitions.dividing import migrate
 
 NOW = timezone.now().replace(minute=0, second=0, microsecond=0)
-
-
-def migrate(operation, backwards=False):
-    state = ProjectState.from_apps(apps)
-    method = operation.database_backwards if backwards else operation.database_forwards
-    method("testapp", connection.schema_editor(), state, state)
 
 
 def record(label, number=1):

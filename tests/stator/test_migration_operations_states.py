@@ -3,11 +3,8 @@
 from time import monotonic
 
 import pytest
-from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
-from django.db.migrations.state import ProjectState
-from django.db.models import IntegerField
 
 from stator import migration_operations
 from stator.capabilities import capabilities_of
@@ -16,6 +13,7 @@ from stator.migration_operations import RemapState, RenameState
 from stator.testing import drain
 from tests.sizes import size
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.partitions.dividing import migrate
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.mails import Mail
 
@@ -24,16 +22,6 @@ NEW_ROWS = (
     "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows}) "
     "SELECT 'new', '' FROM numbers"
 )
-
-
-def forwards(operation, backwards=False):
-    state = ProjectState.from_apps(apps)
-    # As migrations have it: without the graph, which refuses what it lacks.
-    *_, given = Mail._meta.get_field("status").deconstruct()
-    state.models["testapp", "mail"].fields["status"] = IntegerField(**given)
-    method = operation.database_backwards if backwards else operation.database_forwards
-    # Not entered: SQLite's would refuse to work within the transaction of a test.
-    method("testapp", connection.schema_editor(), state, state)
 
 
 def put_in(state, **columns):
@@ -50,12 +38,12 @@ class TestOperations:
             "older", state_attempts=2, state_failures=1, state_changed=ago(90), state_next_attempt=ago(-50),
             state_ready=False,
         )  # fmt: skip
-        forwards(RenameState("step", "older", "renewed"))
+        migrate(RenameState("step", "older", "renewed"))
         found = row(step)
         assert (found.state, found.state_version) == ("renewed", step.state_version + 1)
         for name in ("state_attempts", "state_failures", "state_changed", "state_next_attempt", "state_ready"):
             assert getattr(found, name) == getattr(step, name)
-        forwards(RenameState("step", "older", "renewed"), backwards=True)
+        migrate(RenameState("step", "older", "renewed"), backwards=True)
         assert row(step).state == "older"
 
     @pytest.mark.parametrize("operation", [RenameState("step", "slow", "new"), RemapState("step", "slow", "new")])
@@ -64,7 +52,7 @@ class TestOperations:
         step = put_in("slow")
         operations = operations_of(Step)
         (claim,) = claim_all(operations)
-        forwards(operation)
+        migrate(operation)
         written = operations.record([(claim, Moved(StepGraph.done, None))])
         assert (written.lost, row(step).state, row(step).state_claim) == ([claim], "new", None)
         assert drain(Step) == 1
@@ -73,27 +61,27 @@ class TestOperations:
     def test_remapped_rows_enter_the_state_anew(self):
         step = put_in("outside", state_attempts=2, state_failures=1, state_crashes=1, state_changed=ago(90))
         other = put_in("late", state_ready=False, state_next_attempt=ago(-50))
-        forwards(RemapState("step", "outside", "new"))
+        migrate(RemapState("step", "outside", "new"))
         found = row(step)
         assert (found.state, found.state_version, found.state_ready) == ("new", step.state_version + 1, True)
         assert (found.state_attempts, found.state_failures, found.state_crashes) == (0, 0, 0)
         assert found.state_changed > step.state_changed
         assert row(other).state == "late"
-        forwards(RemapState("step", "outside", "new"), backwards=True)
+        migrate(RemapState("step", "outside", "new"), backwards=True)
         assert row(step).state == "new"
 
     def test_rows_in_a_state_without_a_map_are_refused(self):
-        forwards(RemapState("step", "lost"))
+        migrate(RemapState("step", "lost"))
         put_in("lost")
         message = r"1 rows of testapp\.Step are in the state 'lost', .* RemapState\('step', 'lost', 'STATE'\)"
         with pytest.raises(CommandError, match=message):
-            forwards(RemapState("step", "lost"))
+            migrate(RemapState("step", "lost"))
 
     def test_state_that_the_graph_does_not_have_is_refused(self):
         """With a state that the field's names no longer have: the field was altered before."""
         step = put_in("lost")
         with pytest.raises(CommandError, match=r"testapp\.Step has no state 'dnoe'\. Name one .*: .*done"):
-            forwards(RemapState("step", "lost", "dnoe"))
+            migrate(RemapState("step", "lost", "dnoe"))
         assert row(step).state == "lost"
 
 
@@ -115,24 +103,24 @@ def number_of(mail):
 class TestNumbers:
     def test_other_number_is_stored_for_a_state_and_its_attempts_stay(self):
         mail, other = put_number(7, state_attempts=2), put(Mail)
-        forwards(RenameState("mail", 7, 1, field="status"))
+        migrate(RenameState("mail", 7, 1, field="status"))
         assert (number_of(mail), number_of(other)) == ((1, 1, 2), (0, 0, 0))
-        forwards(RenameState("mail", 7, 1, field="status"), backwards=True)
+        migrate(RenameState("mail", 7, 1, field="status"), backwards=True)
         assert number_of(mail) == (7, 2, 2)
 
     def test_rows_are_moved_from_a_number_to_a_state_by_its_name_or_number(self):
         gone, refused, also = put_number(7, state_attempts=2), put(Mail, status="refused"), put(Mail, status="recalled")
-        forwards(RemapState("mail", 7, "queued", field="status"))
-        forwards(RemapState("mail", "refused", "queued", field="status"))
-        forwards(RemapState("mail", 3, 0, field="status"))
+        migrate(RemapState("mail", 7, "queued", field="status"))
+        migrate(RemapState("mail", "refused", "queued", field="status"))
+        migrate(RemapState("mail", 3, 0, field="status"))
         assert [number_of(each) for each in (gone, refused, also)] == [(0, 1, 0)] * 3
 
     def test_rows_with_a_number_that_the_graph_lost_are_refused_without_a_map(self):
         put_number(7)
         with pytest.raises(CommandError, match=r"in the state 7, .* RemapState\('mail', 7, 'STATE', field='status'\)"):
-            forwards(RemapState("mail", 7, field="status"))
+            migrate(RemapState("mail", 7, field="status"))
         with pytest.raises(CommandError, match=r"has no state 'quued'\. Name one .*: queued, "):
-            forwards(RemapState("mail", 7, "quued", field="status"))
+            migrate(RemapState("mail", 7, "quued", field="status"))
 
 
 @pytest.mark.proof
@@ -150,7 +138,7 @@ def test_large_table_is_moved_in_batches_that_are_committed(operation):
 
     began = monotonic()
     with connection.execute_wrapper(note):
-        forwards(operation)
+        migrate(operation)
     print(f"{ROWS:,} rows: {operation.describe()} took {monotonic() - began:.1f} s")
     assert raw(Step).filter(state="late").count() == ROWS
     assert all(batches)
@@ -172,10 +160,10 @@ def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time
 
     monkeypatch.setattr(migration_operations, "_move_batch", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        forwards(operation)
+        migrate(operation)
     moved = set(raw(Step).filter(state="late").values_list("pk", flat=True))
     assert len(moved) == 4
-    forwards(operation)
+    migrate(operation)
     assert raw(Step).filter(state="late").count() == 7
     assert set(raw(Step).values_list("state_version", flat=True)) == {1}
 
@@ -188,7 +176,7 @@ def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch)
     clock, pauses = iter([10.0, 10.1, 20.0, 29.0]), []
     monkeypatch.setattr(migration_operations, "monotonic", lambda: next(clock))
     monkeypatch.setattr(migration_operations, "sleep", pauses.append)
-    forwards(RenameState("step", "new", "late"))
+    migrate(RenameState("step", "new", "late"))
     one_writer = not capabilities_of(connection).concurrent_writers
     assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
 
@@ -213,8 +201,8 @@ def test_batch_that_lost_to_workers_is_written_again(times, moved, monkeypatch):
     put_in("older")
     with connection.execute_wrapper(Preferred(times)):
         if moved:
-            forwards(RenameState("step", "older", "renewed"))
+            migrate(RenameState("step", "older", "renewed"))
         else:
             with pytest.raises(OperationalError, match="Deadlock"):
-                forwards(RenameState("step", "older", "renewed"))
+                migrate(RenameState("step", "older", "renewed"))
     assert raw(Step).filter(state="renewed").exists() is moved

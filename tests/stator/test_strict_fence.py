@@ -3,27 +3,19 @@
 from uuid import uuid4
 
 import pytest
-from django.apps import apps
 from django.db import IntegrityError, connection, transaction
-from django.db.migrations.state import ProjectState
 
 from stator.graph.outcomes import Moved, Released
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.strict_fence import TRIGGER, StrictFence
 from stator.testing import drain
 from tests.stator.making import claim_all, expire, operations_of, put, raw, row
+from tests.stator.partitions.dividing import migrate
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db
 on_postgresql = pytest.mark.postgresql
 BOTH = pytest.mark.parametrize("implementation", ["vendor", "portable"])
-
-
-def migrate(operation, backwards=False):
-    state = ProjectState.from_apps(apps)
-    with connection.schema_editor() as editor:
-        method = operation.database_backwards if backwards else operation.database_forwards
-        method("testapp", editor, state, state)
 
 
 def made():

@@ -1,9 +1,7 @@
 """A managed model whose table ``Distribute`` has divided: its objects are found, counted and moved as before."""
 
 import pytest
-from django.apps import apps
 from django.db import IntegrityError, NotSupportedError, connection
-from django.db.migrations.state import ProjectState
 from django.db.models import Count
 
 from stator.db.tables import index_names, lack_of
@@ -12,7 +10,7 @@ from stator.models import History
 from stator.strict_fence import StrictFence
 from stator.testing import drain
 from tests.stator.making import raw
-from tests.stator.partitions.dividing import apply, execute
+from tests.stator.partitions.dividing import distributed, execute
 from tests.testapp.spreading import Sheet
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
@@ -21,12 +19,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 @pytest.fixture(autouse=True)
 def divided():
     """The table of sheets over partitions, with the trigger of strict mode."""
-    state, fence, divides = ProjectState.from_apps(apps), StrictFence("Sheet"), Distribute("Sheet", by="shard")
-    for operation in (fence, divides, fence):
-        apply(operation, state)
-    yield
-    for operation in (divides, fence):
-        apply(operation, state, backwards=True)
+    with distributed(StrictFence("Sheet"), Distribute("Sheet", by="shard"), StrictFence("Sheet")):
+        yield
 
 
 def sheets(count):
