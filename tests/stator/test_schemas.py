@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from django.db import connections, transaction
@@ -12,6 +13,7 @@ from stator.db.session import send
 from stator.extensions.schemas.looks import MAX_REST, rests
 from stator.extensions.schemas.paths import is_prepared_by_backend
 from stator.schemas import current_schema, in_schema
+from tests.docs.following import blocks_of
 from tests.processes import events, wait_until
 from tests.projects import temporary_project
 from tests.stator.making import LEASED, ago, change, operations_of, put
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.postgresql
 FURTHER = """
 import json, os
 INSTALLED_APPS += ["tasks"]
+CELLS = ["acme", "bolt"]
 DATABASES["default"]["OPTIONS"] = {"options": f"-c search_path={os.environ.get('SEARCH_PATH', 'public')}"}
 STATOR = {"SCHEMAS": lambda: os.environ.get("SCHEMAS", "").split()} if "SCHEMAS" in os.environ else {}
 if os.path.exists("schemas.txt"):
@@ -46,6 +49,7 @@ from tasks.models import Queue
 Queue.objects.get_or_create(name="default")[0].publish("where", os.environ["SEARCH_PATH"])
 """
 
+GROWING = Path(__file__).parents[2] / "docs" / "how-to" / "growing.rst"
 SCHEMAS = ("acme", "bolt")
 EACH = 12
 
@@ -53,16 +57,17 @@ EACH = 12
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A project with its tables in three schemas; those of one managed model are in "public" alone."""
-    with temporary_project(tmp_path_factory.mktemp("site")) as made, pytest.MonkeyPatch.context() as environment:
+    with temporary_project(tmp_path_factory.mktemp("site")) as made:
         made.begin("shop", further=FURTHER)
         made.write("shop/models.py", MODELS)
         made.write("shop/tasks.py", ACTIONS)
         made.manage("makemigrations", "shop")
-        for schema in ("public", *SCHEMAS):
-            made.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-            environment.setenv("SEARCH_PATH", schema)
+        made.manage("migrate")
+        copy_tables(made, "acme")
+        made.execute("CREATE SCHEMA bolt")
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("SEARCH_PATH", "bolt")
             made.manage("migrate")
-        environment.undo()
         for schema in SCHEMAS:
             made.execute(f"DROP TABLE {schema}.shop_shared")
         yield made
@@ -177,14 +182,42 @@ def test_commands_work_in_a_schema(parcels):
     assert "--schema 'nope' is not in database 'default'; create it and run its migrations" in unknown
 
 
+SHOP = """
+from shop.cells import in_cell_of
+from shop.models import Parcel
+for key in range(10):
+    with in_cell_of(key):
+        Parcel.objects.create(name=f"{Parcel.objects.first().name} key {key}")
+"""
+FIND = """
+from shop.cells import in_cell_of
+from shop.models import Parcel
+for key in range(10):
+    with in_cell_of(key):
+        assert Parcel.objects.get(name__endswith=f"key {key}").state == "sent", key
+"""
+
+
+def test_router_of_the_guide_finds_the_cell_of_a_key(parcels):
+    """``shop/cells.py`` of docs/how-to/growing.rst."""
+    [cells] = [block.text for block in blocks_of(GROWING) if block.caption == "shop/cells.py"]
+    parcels.write("shop/cells.py", cells)
+    parcels.manage("shell", "-c", SHOP)
+    parcels.manage("runstator", "--until-idle", "--schema", "acme", "--schema", "bolt")
+    parcels.manage("shell", "-c", FIND)
+    added = [states(parcels, schema)["sent"] - EACH for schema in SCHEMAS]
+    assert sum(added) == 10
+    assert all(added)
+
+
 MANY = [f"many{number}" for number in range(8)]
 
 
 def copy_tables(project, *schemas):
     """Make schemas with the tables of another one."""
-    tables = project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'acme'")
+    tables = project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     for schema in schemas:
-        copies = [f"CREATE TABLE {schema}.{table} (LIKE acme.{table} INCLUDING ALL)" for (table,) in tables]
+        copies = [f"CREATE TABLE {schema}.{table} (LIKE public.{table} INCLUDING ALL)" for (table,) in tables]
         # At once, for each call is a session of its own.
         project.execute("; ".join([f"CREATE SCHEMA {schema}", *copies]))
 
@@ -201,17 +234,24 @@ print(generate_latest(SiteMetrics()).decode())
 """
 
 
+@pytest.fixture(scope="module")
+def many_made(project):
+    copy_tables(project, *MANY)
+    project.write("schemas.txt", " ".join(MANY))
+    yield project
+    (project.folder / "schemas.txt").unlink()
+    for schema in (*MANY, "latecomer"):
+        project.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
 class TestMany:
     """More schemas than a worker polls all the time: those that have nothing to do rest."""
 
     @pytest.fixture
-    def many(self, project):
-        copy_tables(project, *MANY)
-        project.write("schemas.txt", " ".join(MANY))
-        yield project
-        (project.folder / "schemas.txt").unlink()
-        for schema in (*MANY, "latecomer"):
-            project.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    def many(self, many_made):
+        tables = [f"{schema}.{table}" for schema in MANY for table in ("shop_note", "shop_parcel", "stator_worker")]
+        many_made.execute(f"TRUNCATE {', '.join(tables)} RESTART IDENTITY")
+        return many_made
 
     @contextmanager
     def worker(self, project):
@@ -257,19 +297,17 @@ class TestMany:
         alone = json.loads(many.manage("stator", "status", "shop.Parcel", "--schema", MANY[4], "--json"))
         assert alone["models"][0]["states"]["packed"] == 2
 
-    def test_what_any_program_writes_into_a_resting_schema_is_found(self, many):
+    def test_what_any_program_writes_into_a_resting_or_a_new_schema_is_found_and_one_that_goes_stops_nothing(
+        self, many
+    ):
         with self.worker(many):
             pack(many, MANY[5])
             wait_until(lambda: states(many, MANY[5]) == {"sent": 1}, timeout=60)
             # It rests and is found again.
-            due = "now() + interval '8 s'"
+            due = "now() + interval '6 s'"
             values = f"('{MANY[5]} 1', 'packed', false, {due})"
             columns = "(name, state, state_ready, state_next_attempt)"
             many.execute(f"INSERT INTO {MANY[5]}.shop_parcel {columns} VALUES {values}")
-            wait_until(lambda: states(many, MANY[5]) == {"sent": 2}, timeout=60)
-
-    def test_new_schema_is_served_without_a_restart_and_one_that_goes_stops_nothing(self, many):
-        with self.worker(many):
             copy_tables(many, "latecomer")
             pack(many, "latecomer")
             many.write("schemas.txt", " ".join([*MANY, "latecomer"]))
@@ -278,6 +316,7 @@ class TestMany:
             many.execute("DROP SCHEMA latecomer CASCADE")
             pack(many, MANY[1])
             wait_until(lambda: states(many, MANY[1]) == {"sent": 1}, timeout=60)
+            wait_until(lambda: states(many, MANY[5]) == {"sent": 2}, timeout=60)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -285,8 +324,8 @@ class TestRests:
     """How long the models of a schema can be left alone; here of the schema that the tests are in anyway."""
 
     def rest(self):
-        found = rests([operations_of(Step)], ["public"])
-        return found["public"]
+        # Of the first one, which has no such table, it knows nothing.
+        return rests([operations_of(Step)], ["nowhere", "public"])["public"]
 
     def test_without_rows_it_is_the_longest_time(self):
         assert self.rest() == MAX_REST
@@ -308,17 +347,11 @@ class TestRests:
         change(put(Step, state="done"), state="older")
         assert self.rest() == 0
 
-    def test_row_that_comes_due_limits_it(self):
-        put(Step, state="new", state_ready=False, state_next_attempt=ago(-60))
-        assert 50 < self.rest() <= 60
-
-    def test_row_that_is_far_from_due_does_not(self):
+    def test_row_that_comes_due_limits_it_unless_it_is_far_from_due(self):
         put(Step, state="new", state_ready=False, state_next_attempt=ago(-3600))
         assert self.rest() == MAX_REST
-
-    def test_schema_without_the_table_is_left_out(self):
-        operations = [operations_of(Step)]
-        assert rests(operations, ["nowhere", "public"]).keys() >= {"public"}
+        put(Step, state="new", state_ready=False, state_next_attempt=ago(-60))
+        assert 50 < self.rest() <= 60
 
 
 def path():
@@ -352,13 +385,11 @@ class TestPaths:
                 assert path() == f'"acme", {usual}'
         assert path() == usual
 
-    def test_connection_that_is_opened_again_is_in_the_schema(self):
+    def test_connection_that_is_opened_again_and_own_statements_are_in_the_schema(self):
         with in_schema("acme"):
             connections["default"].close()
             assert path().startswith('"acme"')
-
-    def test_own_statements_are_in_the_schema_too(self):
-        with in_schema("acme"):
+            connections["default"].close()
             [(found,)] = send(connections["default"], "SHOW search_path", [])
         assert found.startswith('"acme"')
 
