@@ -1,12 +1,11 @@
 """Chores without a handler, and the poll that finds work."""
 
 import pytest
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
 from stator.rows import columns
 from stator.rows.state_column import state_field
@@ -84,12 +83,9 @@ def test_rows_under_a_former_name_get_the_new_one_and_keep_the_rest(operations, 
     assert row(held).state == "older"
     assert chores.mark_ready(operations, 10) == 1
     assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
-
-
-def test_row_whose_state_is_external_under_its_new_name_is_not_ready():
-    step = put(Step)
-    raw(Step).filter(pk=step.pk).update(**columns.renaming(state_field(Step), StepGraph.outside))
-    assert (row(step).state, row(step).state_ready) == ("outside", False)
+    # A state that is external under its new name is not ready.
+    raw(Step).filter(pk=ready.pk).update(**columns.renaming(state_field(Step), StepGraph.outside))
+    assert (row(ready).state, row(ready).state_ready) == ("outside", False)
 
 
 def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):
@@ -195,33 +191,27 @@ def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
 # Transitions that a statement makes, without a handler
 
 
-def test_sql_transition_moves_all_that_match_and_joins(make):
+def test_sql_transition_moves_all_that_match_and_joins_and_tells_of_them(make):
     blocked = Customer.objects.create(blocked=True)
     small, large, theirs = Order.objects.create(amount=5), Order.objects.create(amount=500), Order(customer=blocked)
     theirs.save()
     made = make(Order)
-    assert chores.move_matching(made, 100).count == 2
+    with hearing(transitioned, Order):
+        moves = chores.move_matching(made, 100)
+    assert {(move.pk, move.source, move.to) for move in moves.listed} == {
+        (large.pk, "waiting", "working"), (theirs.pk, "waiting", "shipped"),
+    }  # fmt: skip
+    entry = History.objects.get(object_pk=str(large.pk))
+    assert (entry.kind, entry.to, entry.version, entry.reason) == ("move", "working", 1, "condition met")
     states = dict(Order.objects.values_list("pk", "state"))
     assert states == {small.pk: "waiting", large.pk: "working", theirs.pk: "shipped"}
     assert chores.move_matching(made, 100).count == 0
     large.refresh_from_db()
     # attempt_immediately=False: due after one interval.
     assert (large.state_version, large.state_ready, large.state_next_attempt is None) == (1, False, False)
-    assert set(Stats.objects.values_list("source", "to", "handled")) == {
-        ("waiting", "working", 1),
-        ("waiting", "shipped", 1),
-    }
+    counted = set(Stats.objects.values_list("source", "to", "handled"))
+    assert counted == {("waiting", "working", 1), ("waiting", "shipped", 1)}
     assert all(0 < stats.longest == stats.seconds < 60 for stats in Stats.objects.all())
-
-
-def test_sql_transition_keeps_history_and_tells_those_who_listen(make):
-    order = Order.objects.create(amount=500)
-    with hearing(transitioned, Order):
-        moves = chores.move_matching(make(Order), 100)
-    assert [(move.pk, move.source, move.to) for move in moves.listed] == [(order.pk, "waiting", "working")]
-    entry = History.objects.get(object_pk=str(order.pk))
-    assert (entry.kind, entry.source, entry.to, entry.version) == ("move", "waiting", "working", 1)
-    assert (entry.reason, entry.model_label) == ("condition met", "testapp.order")
 
 
 def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(make):
@@ -234,13 +224,3 @@ def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(make):
     QuerySet(Order).update(amount=-1)
     assert chores.move_matching(made, 10).count == 0
     assert len(claims) == 5
-
-
-def test_state_that_is_left_by_conditions_alone_needs_no_handler():
-    class Conditional(StateGraph):
-        new = State()
-        done = State()
-        new.when(Q(pk__gt=0)).to(done)
-
-    assert not Conditional.new.automatic
-    assert Conditional.new.children == {Conditional.done}

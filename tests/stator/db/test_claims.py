@@ -4,15 +4,12 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db import chores, claims
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
-from stator.models import Event
 from stator.rows.claimable import Crashes
 from stator.rows.workers import worker_of
 from tests.sizes import PATIENCE
@@ -51,27 +48,18 @@ def test_claim_marks_the_row_and_gives_it_with_its_claim(operations):
     assert claim.instance.name == step.name
     assert claim.state is StepGraph.new
     assert worker_of(claim.token) == operations.worker_id
-
-
-def test_claim_asks_for_no_events_where_the_graph_has_none(operations):
-    put(Step)
-    with CaptureQueriesContext(connection) as asked:
-        assert len(operations.claim(automatic(operations), 1)) == 1
-    assert not [query["sql"] for query in asked if Event._meta.db_table in query["sql"]]
+    # The worker's deadline is before the end of the lease.
+    assert claim.claimed + 0.8 * claim.lease == claim.deadline
 
 
 def test_rows_are_claimed_in_the_order_of_their_turn(operations):
     third = put(Step, state_changed=ago(10))
     second = put(Step, state_changed=ago(5000), state_next_attempt=ago(20))
     first = put(Step, state_changed=ago(30))
-    last = put(Step, state_changed=ago(5000), state_next_attempt=ago(5))
-    assert pks(claim_all(operations)) == [first.pk, second.pk, third.pk, last.pk]
-
-
-def test_rows_of_one_moment_are_claimed_in_the_order_of_their_keys(operations):
-    moment = ago(10)
-    steps = [put(Step, state_changed=moment) for _ in range(5)]
-    assert pks(claim_all(operations)) == [step.pk for step in steps]
+    moment = ago(5)
+    # Those of one moment by their keys.
+    last = [put(Step, state_changed=ago(5000), state_next_attempt=moment).pk for _ in range(3)]
+    assert pks(claim_all(operations)) == [first.pk, second.pk, third.pk, *last]
 
 
 def test_row_that_was_claimed_although_it_was_locked_is_left_to_that_claim(monkeypatch):
@@ -136,22 +124,6 @@ def test_rows_are_claimed_apart_by_the_leases_that_they_lost(make, max_crashes, 
     assert [found.ready, found.crashed, found.suspect] == [count > 0 for count in expected]
     assert [len(operations.claim(automatic(operations), 50, crashes=crashes)) for crashes in Crashes] == expected
     assert work(operations) == Work()
-
-
-def test_state_may_have_a_lease_of_its_own(operations):
-    put(Step, state_changed=ago(1))
-    put(Step, state="slow")
-    short, long = claim_all(operations)
-    assert (short.lease, long.lease) == (60, 600)
-    lengths = [row(claim.instance).state_locked_until - timezone.now() for claim in (short, long)]
-    assert timedelta(seconds=50) < lengths[0] < timedelta(seconds=70)
-    assert timedelta(seconds=590) < lengths[1] < timedelta(seconds=610)
-
-
-def test_deadline_of_the_worker_is_before_the_end_of_the_lease(operations):
-    put(Step)
-    (claim,) = claim_all(operations)
-    assert claim.claimed + 0.8 * claim.lease == claim.deadline
 
 
 def test_two_workers_never_claim_one_row(make):

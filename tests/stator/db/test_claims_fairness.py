@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 FLOOD = 100_000
 OF_CROWD = "state, state_ready, state_changed, state_attempts, state_failures, state_crashes, state_version"
 DOUBLE = f"INSERT INTO testapp_crowd ({OF_CROWD}) SELECT {OF_CROWD} FROM testapp_crowd LIMIT %s"
-MANNERS = [("threaded", "threaded"), ("awaited", "awaited"), ("narrow", "awaited")]
+MANNERS = [("threaded", "threaded"), ("narrow", "awaited")]
 
 
 @pytest.fixture
@@ -77,15 +77,12 @@ def test_model_with_a_hundred_thousand_ready_rows_does_not_hold_up_the_one_of_an
     assert min(waited) < 1.0, waited
 
 
-def test_place_in_line_follows_priority_age_and_key():
+def test_place_in_line_follows_priority_age_and_key_among_rows_of_its_own_value():
     late, first = put(Ticket, urgency=5, state_changed=ago(1)), put(Ticket, urgency=1)
     put(Ticket, urgency=9, state_changed=ago(1000))
     put(Ticket, urgency=5, state_changed=ago(60))
     assert in_line(first) == ("Ready, and next in line.", {"ahead": 0})
     assert in_line(late) == ("Ready, with 2 objects before it.", {"ahead": 2})
-
-
-def test_place_in_line_is_that_among_rows_of_its_own_value():
     for urgency in (1, 5, 5):
         put(Consignment, sender=Sender.objects.get_or_create(pk=1)[0], urgency=urgency, state_changed=ago(50))
     mine = put(Consignment, sender=Sender.objects.create(pk=2), urgency=5)

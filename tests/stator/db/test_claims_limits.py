@@ -46,15 +46,6 @@ def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(make):
     assert len(second.claim(states, 10)) == 1
 
 
-def test_worker_claims_what_the_model_lets_it_claim(make):
-    near, far = Ride.objects.create(), Ride.objects.create(place="far")
-    made = make(Ride)
-    assert [claim.pk for claim in made.claim(list(made.graph.automatic_states), 10)] == [near.pk]
-    far.refresh_from_db()
-    assert far.state_ready
-    assert far.state_claim is None
-
-
 def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(make):
     ride = Ride.objects.create()
     made = make(Ride)

@@ -1,19 +1,108 @@
 """Conditions of extensions: a store has those that say something about its model, and claims what all allow."""
 
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pytest
 from django.db.models import Q
 
 from stator.batteries import extensions
+from stator.db import suspensions
 from stator.db.conditions import CLAIM, CONDITIONS, Condition, ConditionKinds, StoredCondition
 from stator.db.probe import look
+from stator.extensions.limits.condition import LimitedStates
+from stator.extensions.model_rules.condition import Ruled
+from stator.extensions.pauses.condition import Paused
+from stator.extensions.refusals.condition import NotRefused
+from stator.extensions.related.condition import Parked, WaitingForRelated
 from tasks.models import Task
 from tasks.queue.process_eligibility import Eligible
-from tests.stator.making import operations_of, put, raw
+from tests.stator.making import FREE, change, claim_all, operations_of, put, raw
+from tests.tasks.making import make_queue
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
-from tests.testapp.power import Visitor
+from tests.testapp.power import Ride, Visitor
+from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+# The contract of every condition: what it holds is neither claimed nor found by polls, until it lets it go
+
+
+@contextmanager
+def paused(store, monkeypatch):
+    held, free = put(Errand, tenant=1), put(Errand, tenant=2)
+    Errand.stator.pause(where={"tenant": 1})
+    yield held, [free]
+    Errand.stator.resume()
+
+
+@contextmanager
+def ruled(store, monkeypatch):
+    yield put(Ride, place="far"), [put(Ride)]
+    monkeypatch.setattr(Ride, "places", ["near", "far"])
+
+
+@contextmanager
+def refused(store, monkeypatch):
+    held, free = put(Errand), put(Errand)
+    store.refusals.note(CLAIM, held.pk, ValueError("no"))
+    yield held, [free]
+    later = time.monotonic() + 10**6
+    monkeypatch.setattr(suspensions, "time", SimpleNamespace(monotonic=lambda: later))
+
+
+@contextmanager
+def limited(store, monkeypatch):
+    free, held = [put(Visitor), put(Visitor)], put(Visitor)
+    yield held, free
+    change(free[0], **FREE)
+
+
+@contextmanager
+def related(store, monkeypatch):
+    build = Build.objects.create(slow=True)
+    yield put(Rollout, build=build), [put(Rollout)]
+    build.transition_perform("built")
+
+
+@contextmanager
+def served(store, monkeypatch):
+    queue = make_queue(actions_elsewhere=False)
+    held, free = queue.publish("echo").task, queue.publish("echo").task
+    change(held, action="unknown here")
+    yield held, [free]
+    change(held, action="echo")
+
+
+CASES = {
+    Paused: (Errand, paused), Ruled: (Ride, ruled), NotRefused: (Errand, refused), LimitedStates: (Visitor, limited),
+    WaitingForRelated: (Rollout, related), Eligible: (Task, served),
+}  # fmt: skip
+
+
+def test_every_condition_has_a_case_but_the_one_of_rows_that_are_not_ready_anyway():
+    assert {*CASES, Parked} == {*CONDITIONS.all}
+
+
+@pytest.mark.parametrize("implementation", ["vendor", "portable"])
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_what_a_condition_holds_is_neither_claimed_nor_found_until_it_lets_it_go(kind, implementation, monkeypatch):
+    model, case = CASES[kind]
+    store = operations_of(model, implementation)
+    with case(store, monkeypatch) as (held, free):
+        look(store)
+        assert [claim.pk for claim in claim_all(store)] == [each.pk for each in free]
+        assert claim_all(store) == []
+        # A poll asks nothing of what may end at any moment.
+        assert not look(store)[store].ready or kind is LimitedStates
+    assert look(store)[store].ready
+    assert [claim.pk for claim in claim_all(store)] == [held.pk]
+
+
+# How conditions are composed
 
 
 class SmallTenants(Condition):

@@ -1,5 +1,6 @@
 """What rows with dates of their own have in common: those that time out by one, and those not attempted before one."""
 
+import re
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -75,6 +76,24 @@ def test_poll_of_several_models_keeps_their_answers_apart(kind, operations):
     assert [(getattr(found[each], kind.found), found[each].ready) for each in (jobs, operations, offers)] == [
         (False, False), (True, False), (False, True),
     ]  # fmt: skip
+
+
+def test_sqlite_and_mariadb_find_them_by_the_index_of_each(kind):
+    if connection.vendor == "postgresql":
+        pytest.skip("tests/stator/db/test_postgresql_plans.py asks its planner")
+    moments = [ago(-100 - number) for number in range(2000)]
+    kind.model.objects.bulk_create(kind.model(**{kind.column: moment}) for moment in moments)
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE TABLE {kind.model._meta.db_table}" if connection.vendor == "mysql" else "ANALYZE")
+        cursor.fetchall()
+    operations = operations_of(kind.model)
+    found = [operations.past(each) for each in operations.deadlines if each.column or connection.vendor == "sqlite"]
+    if operations.starts:
+        found = [operations.due()[1], operations.beginning(operations.starts[0], 1)]
+    assert found
+    for rows in found:
+        plan = rows.order_by().values("pk")[:1].explain()
+        assert re.search(r"USING (COVERING )?INDEX st_(at|try)| range \S+ st_(at|try)", plan), plan
 
 
 def test_model_without_dates_is_asked_nothing_more():

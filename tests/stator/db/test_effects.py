@@ -27,15 +27,13 @@ from stator.models import Step as DurableStep
 from tasks.graph import TaskGraph
 from tasks.models import Queue, Run, Task
 from tasks.queue.kept_runs import KeptRuns
-from tests.statements import sent
 from tests.stator.db.calling import ERROR
 from tests.stator.making import ago, change, claim_all, locked_elsewhere, operations_of, put, raw
 from tests.tasks.making import make_queue
-from tests.testapp.approvals import Expense
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.baskets import Basket, Item, ItemGraph
 from tests.testapp.power import Measure, MeasureGraph
-from tests.testapp.stepped import KeptPurchase, Purchase, PurchaseGraph
+from tests.testapp.stepped import KeptPurchase, PurchaseGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -209,36 +207,6 @@ def test_nothing_is_written_for_an_effect_that_is_not_wanted(make, outcome, monk
     assert operations.record([(claim, outcome)]).lost == []
     change(step, state_ready=True, state_next_attempt=None)
     assert not any(raw(table).exists() for table in TABLES)
-
-
-@pytest.mark.parametrize(
-    ("model", "kinds"),
-    [
-        (Step, {CountedAttempts, KeptReports, ForgottenSteps}),
-        (KeptPurchase, {CountedAttempts, KeptHistory, KeptReports}),
-        (Measure, {SavedFields, CountedAttempts, KeptReports, ForgottenSteps}),
-        (Expense, {CountedAttempts, KeptHistory, KeptReports, FollowedMoves}),
-        (Purchase, {CountedAttempts, KeptReports, ForgottenSteps}),
-    ],
-)
-def test_model_has_only_the_effects_that_it_may_need(make, model, kinds):
-    assert {
-        CountedAttempts if issubclass(type(each), CountedAttempts) else type(each)
-        for each in make(model).records.effects
-    } == kinds
-
-
-@pytest.mark.postgresql
-def test_error_of_one_attempt_is_written_with_its_outcome_in_one_statement():
-    operations = operations_of(Step)
-    if not operations.capabilities.writes_in_with:
-        pytest.skip("Citus takes no report into the statement")
-    put(Step)
-    [claim] = claim_all(operations)
-    with sent() as statements:
-        operations.record([(claim, Waiting(5.0, ERROR))])
-    assert len(statements) == 1
-    assert Report.objects.get().message == ERROR.message
 
 
 def test_outcome_that_has_something_to_tell_is_asked_about_after_others_that_had_nothing(make):

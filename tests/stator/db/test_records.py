@@ -51,10 +51,11 @@ def test_recorded_wait_makes_the_row_due_after_its_delay(operations):
 
 
 def test_recorded_failure_counts_and_is_reported(operations):
-    step = put(Step, state_failures=1)
-    claim = take(operations, step)
+    step = put(Step, state_failures=1, state_crashes=2)
+    (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
     written = record(operations, (claim, Waiting(30.0, ERROR)))
-    assert row(step).state_failures == 2
+    # An attempt that ends at all clears the count of crashes.
+    assert (row(step).state_failures, row(step).state_crashes) == (2, 0)
     assert written.failures == [(step.pk, ERROR)]
     report = Report.objects.get()
     assert (report.model_label, report.object_pk, report.state) == ("testapp.step", str(step.pk), "new")
@@ -78,13 +79,6 @@ def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunde
     assert (written.moves, written.failures, written.lost) == ([], [], [])
     assert not Stats.objects.exists()
     assert Report.objects.get().message == "the database was away"
-
-
-def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
-    step = put(Step, state_crashes=2)
-    (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
-    record(operations, (claim, Waiting(30.0, ERROR)))
-    assert row(step).state_crashes == 0
 
 
 def test_row_whose_attempt_was_given_up_is_ready_again_and_the_attempt_counts(operations):

@@ -100,17 +100,6 @@ def test_every_value_has_its_turn_however_many_rows_others_have(operations):
     assert not raw(Bill).exclude(tenant=many).filter(state_claim=None).exists()
 
 
-def test_values_are_found_by_a_statement_for_many(operations):
-    for tenant in tenants(60):
-        bills(tenant)
-    fetch, sent = operations.fetch, []
-    operations.fetch = lambda statement, *args, **kwargs: sent.append(statement) or fetch(statement, *args, **kwargs)
-    assert len(claim(operations)) == 60
-    # Two find them all, and one finds no more. On one server, one finds some, and one claims the others together.
-    assert len(sent) == (3 if operations.capabilities.has_nodes else 2)
-    assert not any("testapp_tenant" in each for each in sent)
-
-
 def test_claim_goes_on_from_the_first_value_and_ends(operations):
     first, second = tenants(2)
     bills(second)

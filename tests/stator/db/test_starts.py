@@ -1,6 +1,5 @@
 """Attempts not before a date of the row: who is ready, what the poll finds, and what a claim refuses."""
 
-import re
 from datetime import timedelta
 
 import pytest
@@ -101,20 +100,6 @@ def test_row_that_waited_for_its_date_takes_its_place_in_line_by_it(cards):
     assert [claim.pk for claim in claim_all(cards)] == [second.pk, first.pk]
 
 
-def test_sqlite_and_mariadb_find_them_by_the_index():
-    if connection.vendor == "postgresql":
-        pytest.skip("tests/stator/db/test_postgresql_plans.py asks its planner")
-    Circular.objects.bulk_create(Circular(send_after=ago(-100 - number)) for number in range(2000))
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE TABLE testapp_circular" if connection.vendor == "mysql" else "ANALYZE")
-        cursor.fetchall()
-    cards = operations_of(Circular)
-    due = cards.due()[1].order_by().values("pk")[:1].explain()
-    soon = cards.beginning(cards.starts[0], 1).values("pk")[:1].explain()
-    for plan in (due, soon):
-        assert re.search(r"USING (COVERING )?INDEX st_try| range \S+ st_try", plan), plan
-
-
 # The claim
 
 
@@ -130,7 +115,7 @@ def test_claim_does_not_take_a_ready_row_whose_date_was_moved(cards):
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_date_that_is_moved_at_the_same_moment_is_heeded(cards, turn):
     rows = {put(Circular, send_after=ago(1), name=str(turn)).pk for _ in range(20)}
 
