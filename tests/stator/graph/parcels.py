@@ -16,9 +16,6 @@ class Parcel(StateGraph):
     sent.fails_to(returned)
     lost.times_out_to(returned, 3600)
 
-    carrier = "post"
-    limit: int = 3
-
     @classmethod
     def handle_packed(cls, instance):
         return cls.sent
@@ -26,11 +23,3 @@ class Parcel(StateGraph):
     @classmethod
     async def handle_sent(cls, instance):
         return cls.arrived
-
-    @classmethod
-    def weigh(cls, instance):
-        return cls.limit
-
-    @staticmethod
-    def price(weight):
-        return weight * 2

@@ -106,12 +106,6 @@ def test_handler_may_be_an_object_whose_call_is_a_coroutine():
     assert Called.opened.is_async
 
 
-def test_other_attributes_annotations_and_methods_are_fine():
-    assert Parcel.carrier == "post"
-    assert Parcel.weigh(None) == 3
-    assert Parcel.price(2) == 4
-
-
 def test_subclass_inherits_adds_and_replaces_and_its_parent_does_not_change():
     assert list(InsuredParcel.states) == ["packed", "sent", "lost", "arrived", "returned", "insured", "refunded"]
     assert InsuredParcel.packed.handler(None) is InsuredParcel.sent
@@ -159,15 +153,6 @@ def test_handlers_may_come_from_a_mixin_that_is_no_graph():
         opened.transitions_to(closed)
 
     assert Mixed.opened.handler(None) is Mixed.closed
-
-
-def test_single_state_is_initial_and_terminal():
-    class Lone(StateGraph):
-        here = State()
-
-    assert Lone.initial_state is Lone.here
-    assert Lone.terminal_states == {Lone.here}
-    assert Lone.automatic_states == set()
 
 
 def test_state_may_lead_to_itself():

@@ -10,7 +10,7 @@ from stator.db.interface import new_token, new_worker_id
 from stator.rows.claimable import READY, RESTING, Crashes, claimable, claimable_sql
 from stator.rows.state_column import state_field
 from stator.statements import written
-from tests.stator.making import put, raw
+from tests.stator.making import raw
 from tests.testapp.basic import Step, StepGraph
 
 pytestmark = pytest.mark.django_db
@@ -23,9 +23,12 @@ STATES = [state.name for state in StepGraph.automatic_states]
 def combinations():
     """A row for each combination of what a claim asks about."""
     tokens, states = (None, new_token(new_worker_id())), (*STATES, "done", "newer")
-    for ready, token, state, crashes in product((True, False), tokens, states, range(6)):
-        put(Step, state_ready=ready, state_claim=token, state_crashes=crashes)
-        raw(Step).filter(pk=raw(Step).latest("pk").pk).update(state=state)
+    for ready, token, state in product((True, False), tokens, states):
+        raw(Step).bulk_create(Step(name="new") for _ in range(6))
+        made = raw(Step).filter(name="new")
+        for crashes, pk in enumerate(made.values_list("pk", flat=True)):
+            raw(Step).filter(pk=pk).update(state_crashes=crashes)
+        made.update(name="", state=state, state_ready=ready, state_claim=token)
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="the text is for postgresql only")

@@ -3,10 +3,8 @@
 import re
 from collections import Counter
 from datetime import timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import call_command
 from django.db import models
 from django.db.models import F
 from django.db.models.functions import Coalesce, Now
@@ -257,11 +255,3 @@ def test_date_of_a_loaded_object_is_its_column_or_asked_for():
     watch = put(Watch, alert_after=ago(0), kept_for=timedelta(minutes=5))
     assert moment_of(watch, by_column) == watch.alert_after
     assert moment_of(watch, by_expression) == watch.alert_after + timedelta(hours=1, minutes=5)
-
-
-def test_preview_names_it():
-    watch = put(Watch, alert_after=ago(62))
-    told = StringIO()
-    call_command("stator", "preview", "testapp.Watch", stdout=told)
-    assert "up -> down: timed out by alert_after" in told.getvalue()
-    assert row(watch).state == "up"

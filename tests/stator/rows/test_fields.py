@@ -52,12 +52,10 @@ def test_row_born_in_a_state_with_a_first_delay_is_due_after_its_interval(state)
     assert timedelta(seconds=55) < found.state_next_attempt - timezone.now() < timedelta(seconds=65)
 
 
-@pytest.mark.parametrize(
-    "create", [Step.objects.create, lambda **values: Step(**values).save()], ids=["create", "save"]
-)
-def test_unknown_state_is_refused_with_the_names_there_are(create):
-    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph; its states are new, slow, late"):
-        create(state="nowhere")
+def test_unknown_state_is_refused_with_the_names_there_are():
+    for create in (Step.objects.create, lambda **values: Step(**values).save()):
+        with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph; its states are new, slow, late"):
+            create(state="nowhere")
 
 
 COPIES = [
@@ -65,7 +63,6 @@ COPIES = [
     lambda step: Step.objects.bulk_create([step]),
     lambda step: Step.objects.bulk_create([step], ignore_conflicts=True),
 ]
-each_copy = pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
 
 
 BEFALLEN = {
@@ -80,7 +77,7 @@ def begun(step):
     return [getattr(step, name) for name in names]
 
 
-@each_copy
+@pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
 @pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False), ("done", False)])
 def test_copy_of_a_quarantined_row_begins_as_a_new_row(copy, state, ready):
     original = put(Step, state=state, **BEFALLEN)
@@ -175,13 +172,10 @@ def test_unknown_state_is_no_valid_value():
         assert refused.value.message_dict["state"][0].startswith(
             "'nowhere' is not a state of StepGraph; its states are"
         )
-
-
-def test_object_is_valid_in_the_state_in_which_it_was_loaded():
-    for state in ("of tomorrow", "done"):
-        change(step := Step.objects.create(), state=state)
-        step.refresh_from_db()
-        step.full_clean()
+    # But the one is in which it was loaded.
+    change(step, state="of tomorrow")
+    step.refresh_from_db()
+    step.full_clean()
 
 
 def test_state_that_only_the_framework_enters_is_valid_where_a_save_takes_it(monkeypatch):
@@ -227,16 +221,13 @@ def columns_of(instance):
     return {name: getattr(instance, name) for name in sorted(FRAMEWORK_COLUMNS)}
 
 
-def test_new_object_names_none_of_the_frameworks_columns_and_is_as_its_row():
+def test_new_objects_name_none_of_the_frameworks_columns_and_are_as_their_rows():
     with CaptureQueriesContext(connection) as queries:
         page = Page.objects.create(title="a")
     assert named(queries) == [set()]
     assert columns_of(page) == columns_of(row(page))
     assert (page.state_ready, page.state_version, page.state_claim) == (True, 0, None)
     assert 0 <= (datetime.now(UTC) - page.state_changed).total_seconds() < 60
-
-
-def test_so_do_many_at_once():
     with CaptureQueriesContext(connection) as queries:
         pages = Page.objects.bulk_create(bulk(*(Page(title=str(number)) for number in range(20))))
     assert named(queries) == [set()]
@@ -381,9 +372,7 @@ class TestLazyJson:
         assert task.data == 5
         task.save()
         assert (raw(Task).get().data, raw(Task).get().metadata) == (5, {"shop": "y"})
-
-    def test_text_is_a_value_that_is_parsed_when_it_is_read(self, claim):
-        task = claim.instance
+        # A text is a value that is parsed when it is read.
         task.data = JsonText('{"a": 1}')
         task.save(update_fields=["data"])
         assert raw(Task).get().data == task.data == {"a": 1}

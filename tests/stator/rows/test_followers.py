@@ -1,19 +1,118 @@
 """Followers: whoever moves a row, what follows is done once, in the transaction of the move."""
 
+from functools import partial
+
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from stator.db import chores
+from stator.extensions.events.follower import KeptEvents
+from stator.extensions.related.followers import Entered, Related, ReopenedWaiters, Repointed
+from stator.extensions.reports.follower import KeptActs
+from stator.extensions.undo.follower import Remembered
 from stator.graph.outcomes import Moved
-from stator.models import Action
+from stator.models import Action, Before, History
 from stator.rows.followers import FOLLOWERS, Follower, FollowerKinds, followers_of
 from stator.rows.transitions import move_by_hand
 from stator.undo import undo
-from tests.stator.making import ago, change, claim_all, operations_of, put, raw
+from tasks.queue.follower import OfTasks
+from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.rows.waiting import is_parked, waiting
 from tests.testapp.basic import Page
-from tests.testapp.baskets import Item, ItemGraph
+from tests.testapp.baskets import Basket, Item, ItemGraph
+from tests.testapp.lives import Contract
+from tests.testapp.models import Line
+from tests.testapp.waiting import Rollout
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+# The contract of every follower
+
+
+def move(instance, state):
+    row(instance).transition_perform(state)
+
+
+def basket_with(state, item):
+    basket = put(Basket, state_ready=False)
+    change(basket, state=state)
+    return basket, put(Item, state=item, basket=basket)
+
+
+def of_acts():
+    page = put(Page, title="a")
+    return page, "review", partial(move, page, "review"), History.objects.count
+
+
+def of_actions():
+    page, action = put(Page, title="a"), Action.of(Page, "move", "ann", moves=True)
+    return page, "review", lambda: Page.stator.all().move("review", action=action), Before.objects.count
+
+
+def of_events():
+    contract = Contract.objects.create(name="a")
+    contract.stator.send("pay")
+    return contract, "approved", partial(move, contract, "approved"), lambda: row(contract).state
+
+
+def of_waiters():
+    build, rollout = waiting(operations_of(Rollout))
+    return build, "built", partial(move, build, "built"), lambda: is_parked(rollout)
+
+
+def of_relations():
+    _, rollout = waiting(operations_of(Rollout))
+    return rollout, "new", lambda: Rollout.objects.update(build=None), lambda: is_parked(rollout)
+
+
+def of_conditions():
+    basket, _ = basket_with("filling", "packed")
+    return basket, "collecting", partial(move, basket, "collecting"), lambda: row(basket).state
+
+
+def of_related():
+    basket, item = basket_with("collecting", "waiting")
+    return item, "packed", partial(move, item, "packed"), lambda: row(basket).state
+
+
+# By each: a row, the state that it enters, the act that is followed, and what that changes beside it.
+CASES = {
+    KeptActs: of_acts, Remembered: of_actions, KeptEvents: of_events, ReopenedWaiters: of_waiters,
+    Repointed: of_relations, Entered: of_conditions, Related: of_related,
+}  # fmt: skip
+
+
+def test_every_follower_has_a_case_but_that_of_tasks_which_follows_no_move():
+    assert {*CASES, OfTasks} == {*FOLLOWERS.all}
+
+
+@pytest.mark.parametrize("kind", FOLLOWERS.all, ids=lambda kind: kind.__name__)
+def test_follower_follows_no_moves_of_a_model_that_does_not_want_it(kind):
+    bound = kind.bind(Line)
+    assert bound is None or not (bound.entries or bound.exits or bound.fields)
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_what_follows_is_undone_with_the_act_and_done_once(kind):
+    instance, state, act, seen = CASES[kind]()
+    [follower] = [each for each in followers_of(type(instance)) if type(each) is kind]
+    before = seen()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        act()
+        assert seen() != before
+        raise ZeroDivisionError
+    assert seen() == before
+    act()
+    after = seen()
+    assert after != before
+    if state in follower.entries:
+        with transaction.atomic():
+            follower.entered("default", state, [instance.pk], wait=True)
+        assert seen() == after
+
+
+# Where followers are called
 
 
 class Watching(Follower):
@@ -126,12 +225,6 @@ def test_follower_that_fails_undoes_the_move(seen, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         item.transition_perform("packed")
     assert raw(Item).get().state == "waiting"
-
-
-def test_model_without_such_states_has_followers_of_acts_by_hand_alone(seen):
-    assert not any(each.entries or each.exits for each in followers_of(Page))
-    operations = operations_of(Page)
-    assert (operations.entries, operations.exits) == (frozenset(), frozenset())
 
 
 def test_nothing_is_moved_before_the_extensions_are_known(monkeypatch):

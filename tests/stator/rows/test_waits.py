@@ -20,7 +20,6 @@ from stator.rows.claimable import Crashes
 from stator.rows.meta import options_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
-from stator.testing import drain
 from stator.worker.duties import When, duties_of
 from tests.sizes import PATIENCE
 from tests.stator.making import (
@@ -68,31 +67,15 @@ def test_idle_worker_meets_no_row_that_waits(rollouts):
     assert chores.mark_ready(rollouts, 10) == 0
 
 
-def by_attempt(builds, build):
+def test_waiting_row_is_woken_in_the_transaction_of_the_attempt_of_the_other(rollouts, builds):
+    build, rollout = waiting(rollouts)
     (claim,) = claim_all(builds)
-    assert builds.record([(claim, Moved(BuildGraph.built))]).moves
-
-
-def by_hand(builds, build):
-    build.transition_perform("broken")
-
-
-@pytest.mark.parametrize("arrive", [by_attempt, by_hand])
-def test_waiting_row_is_woken_in_the_transaction_of_the_move(rollouts, builds, arrive):
-    build, rollout = waiting(rollouts)
-    other = waiting(rollouts)[1] if arrive is not by_attempt else None
+    other = waiting(rollouts)[1]
     with transaction.atomic():
-        arrive(builds, build)
-        assert row(rollout).state_ready
-        assert row(rollout).state_next_attempt is None
+        assert builds.record([(claim, Moved(BuildGraph.built))]).moves
+        assert (row(rollout).state_ready, row(rollout).state_next_attempt) == (True, None)
     assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk]
-    assert other is None or is_parked(other)
-
-
-def test_move_to_a_state_in_which_waiting_goes_on_wakes_nobody(rollouts):
-    build, rollout = waiting(rollouts)
-    build.transition_perform("checked")
-    assert is_parked(rollout)
+    assert is_parked(other)
 
 
 def test_workers_are_told_of_woken_rows_after_the_commit(rollouts, django_capture_on_commit_callbacks):
@@ -105,6 +88,9 @@ def test_workers_are_told_of_woken_rows_after_the_commit(rollouts, django_captur
 
 def test_object_that_leaves_again_is_waited_for_again(rollouts):
     build, rollout = waiting(rollouts)
+    # In that one it goes on.
+    build.transition_perform("checked")
+    assert is_parked(rollout)
     build.transition_perform("built")
     build.transition_perform("compiling")
     assert claim_all(rollouts) == []
@@ -195,15 +181,6 @@ def test_worker_that_starts_reopens_rows_of_a_model_that_no_longer_waits():
 
 
 # In the test kit and in a worker
-
-
-def test_drain_goes_from_the_awaited_to_the_waiting():
-    build = Build.objects.create()
-    first = Rollout.objects.create(build=build)
-    second = Rollout.objects.create(build=build, after=first)
-    assert drain(Rollout) == 0
-    drain(Rollout, Build)
-    assert [row(instance).state for instance in (build, first, second)] == ["built", "done", "done"]
 
 
 @pytest.mark.django_db(transaction=True)

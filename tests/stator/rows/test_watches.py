@@ -15,7 +15,7 @@ from stator.graph.drawing import described
 from stator.graph.fingerprints import fingerprints
 from stator.graph.outcomes import Moved
 from stator.models import History
-from stator.testing import drain, finish_children
+from stator.testing import finish_children
 from tests.sizes import PATIENCE
 from tests.stator.making import FREE, ago, at_once, begun_beside, change, claim_all, operations_of, put, raw, row
 from tests.testapp.baskets import Basket, Driver, Item, ItemGraph, Van
@@ -59,15 +59,6 @@ def test_last_of_all_moves_the_waiting_object_in_its_own_transaction(items, move
     assert (moved.state, moved.state_version) == ("ready", 1)
     kept = History.objects.get(model_label="testapp.basket")
     assert (kept.kind, kept.reason, kept.version) == ("move", "all of items in packed", 1)
-
-
-def test_rollback_of_the_last_move_undoes_both():
-    basket, (item,) = basket_of(1)
-    with pytest.raises(RuntimeError), transaction.atomic():
-        item.transition_perform("packed")
-        assert row(basket).state == "ready"
-        raise RuntimeError
-    assert (row(basket).state, row(item).state) == ("collecting", "waiting")
 
 
 def test_any_of_many_moves_it_at_once(items):
@@ -155,12 +146,6 @@ def test_pass_finds_what_was_deleted_or_written_by_others(baskets):
     assert [row(basket).state for basket, _ in (deleted, written, waiting, lost)] == [
         "ready", "ready", "collecting", "manual",
     ]  # fmt: skip
-
-
-def test_drain_goes_from_the_related_objects_to_those_that_wait():
-    basket, held = basket_of(3)
-    assert drain(Item) == 3
-    assert row(basket).state == "ready"
 
 
 def test_children_are_finished_for_a_test_of_the_parent():
