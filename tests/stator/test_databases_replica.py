@@ -6,7 +6,6 @@ import pytest
 from django.db import connections, router
 from django.db.models import QuerySet
 
-from stator import testing
 from stator.models import History, Pause
 from tests.stator.making import ago, put, raw
 from tests.testapp.operators import Parcel
@@ -121,12 +120,3 @@ def test_operators(replica):
     assert read(Parcel).explain()[0].code == "paused"
     assert Parcel.stator.resume() == 1
     assert not Pause.objects.using("default").active().exists()
-
-
-def test_one_attempt_of_an_instance(replica):
-    both(Parcel)
-    replica()
-    parcel = read(Parcel)
-    testing.attempt(parcel)
-    assert (parcel.state, of_primary(Parcel).state_version) == (of_primary(Parcel).state, 1)
-    assert raw(Parcel, "other").get().state_version == 0

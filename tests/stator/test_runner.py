@@ -31,14 +31,6 @@ def test_worker_within_a_transaction_is_refused_with_the_remedy():
         StatorRunner([Line], until_idle=True).run()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_settings_that_are_lists_hinder_no_worker(settings):
-    settings.STATOR = {"TOKEN": ["x" * 40, "y" * 40]}
-    line = Line.objects.create()
-    StatorRunner([Line], until_idle=True).run()
-    assert row(line).state == "last"
-
-
 # Single cycles
 
 

@@ -15,7 +15,6 @@ import stator.exceptions
 import stator.graph
 import stator.models
 import stator.runner
-from stator.graph import State, StateGraph
 from stator.models import StateField, Stats
 from stator.runner import StatorRunner
 from stator.signals import on_start
@@ -41,23 +40,6 @@ def test_names_are_where_they_were():
 
 
 # What it declares
-
-
-def test_every_option_of_a_state_is_taken_by_its_name():
-    class Everything(StateGraph):
-        start = State(
-            try_interval=300, handler_name="work", externally_progressed=False, attempt_immediately=False,
-            force_initial=True, delete_after=86400,
-        )  # fmt: skip
-        end = State()
-        start.transitions_to(end)
-        start.times_out_to(end, seconds=5)
-
-        @classmethod
-        def work(cls, instance): ...
-
-    assert (Everything.start.try_interval, Everything.start.delete_after) == (300, 86400)
-    assert Everything.start.handler.__name__ == "work"
 
 
 def test_graphs_of_such_a_project_are_legal():

@@ -20,6 +20,7 @@ from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.exceptions import EventRefused
+from stator.models import StatorModel
 from stator.runner import StatorRunner
 from stator.testing import Moved, NotDrained, Waiting, advance, asend, assert_moves, attempt, check_graph, drain, send
 from tests.sizes import PATIENCE
@@ -31,7 +32,14 @@ from tests.testapp.operators import Eager, Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
+ALL = [Line, SyncLine, Parcel, Eager, Expense]
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.rst"
+
+
+@pytest.fixture(autouse=True)
+def project_of_few_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the tests are so many that each tool without models takes seconds."""
+    monkeypatch.setattr(StatorModel, "subclasses", ALL)
 
 
 def run_examples(examples: doctest.DocTest) -> None:
@@ -243,7 +251,7 @@ def test_fixtures_move_rows(stator_drain: Any, stator_attempt: Any, stator_advan
 @pytest.mark.django_db
 def test_runner_is_one_over_all_models(stator_runner: Any) -> None:
     assert isinstance(stator_runner, StatorRunner)
-    assert {Line, SyncLine, Parcel} <= set(stator_runner.models)
+    assert stator_runner.models == ALL
     assert stator_runner.until_idle
     assert not stator_runner.heed_signals
     Line.objects.create()

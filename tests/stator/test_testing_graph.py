@@ -14,11 +14,11 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
-from tests.testapp.basic import DeedGraph, RestGraph, StepGraph
-from tests.testapp.dated import OfferGraph, WatchGraph
+from tests.testapp.basic import DeedGraph, StepGraph
+from tests.testapp.dated import OfferGraph
 from tests.testapp.operators import EagerGraph, ParcelGraph
 from tests.testapp.power import OrderGraph
-from tests.testapp.takahe import DomainStates, PinStates, PostStates
+from tests.testapp.takahe import PinStates, PostStates
 
 
 class Errand(StateGraph):
@@ -85,26 +85,12 @@ def raises(error: BaseException) -> Any:
     raise error
 
 
-@pytest.mark.parametrize(
-    "graph",
-    [
-        Errand,
-        StepGraph,
-        DeedGraph,
-        RestGraph,
-        ParcelGraph,
-        OrderGraph,
-        PinStates,
-        DomainStates,
-        PostStates,
-        EagerGraph,
-        OfferGraph,
-        WatchGraph,
-    ],
-    ids=lambda graph: graph.__name__,
-)
+RIGHT = [Errand, StepGraph, DeedGraph, ParcelGraph, OrderGraph, PinStates, PostStates, EagerGraph, OfferGraph]
+
+
+@pytest.mark.parametrize("graph", RIGHT, ids=lambda graph: graph.__name__)
 def test_graph_that_is_right_passes(graph: type[StateGraph]) -> None:
-    check_graph(graph, max_examples=10)
+    check_graph(graph, max_examples=5)
 
 
 class TestWays:
@@ -209,17 +195,13 @@ def test_outcome_that_cannot_be_followed_is_found(wrong: Any, what: str, monkeyp
 
 
 class TestHandlers:
-    @pytest.mark.parametrize(
-        "work", [lambda: "slow", lambda: None, lambda: Errand.outside], ids=["name", "None", "state"]
-    )
-    def test_handlers_that_return_what_is_declared_pass(self, work: Any) -> None:
-        check_graph(Errand, objects=working(work), max_examples=10)
+    def test_handlers_that_return_what_is_declared_or_raise_what_is_meant_for_it_pass(self) -> None:
+        for result in ("slow", None, Errand.outside):
+            check_graph(Errand, objects=working(lambda result=result: result), max_examples=3)
+        for error in (TryAgainLater(5), Fail("no")):
+            check_graph(Errand, objects=working(lambda error=error: raises(error)), max_examples=3)
 
-    @pytest.mark.parametrize("error", [TryAgainLater(5), Fail("no")], ids=lambda error: type(error).__name__)
-    def test_exceptions_of_the_framework_are_no_fault(self, error: BaseException) -> None:
-        check_graph(Errand, objects=working(lambda: raises(error)), max_examples=10)
-
-    @pytest.mark.parametrize("result", ["nowhere", "new", True, Errand.done, StepGraph.slow], ids=repr)
+    @pytest.mark.parametrize("result", ["nowhere", True, StepGraph.slow], ids=repr)
     def test_undeclared_result_is_found(self, result: Any) -> None:
         message = problem(Errand, objects=working(lambda: result))
         assert message.startswith(
@@ -251,9 +233,7 @@ class TestHandlers:
 
     def test_error_is_found_unless_it_may_happen(self) -> None:
         objects = working(lambda: raises(KeyError("x")))
-        message = problem(Errand, objects=objects)
-        assert message.startswith("Errand.new: the handler raised KeyError: 'x'; if it may, add it to raises=")
-        with pytest.raises(AssertionError) as raised:
+        with pytest.raises(AssertionError, match=r"^Errand.new: the handler raised KeyError: 'x'; if it may") as raised:
             check_graph(Errand, objects=objects, max_examples=10)
         assert isinstance(raised.value.__cause__, KeyError)
         check_graph(Errand, objects=objects, raises=[LookupError], max_examples=10)

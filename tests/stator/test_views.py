@@ -89,13 +89,11 @@ class TestToken:
         assert post(client).status_code == 503
 
     @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
-    def test_no_method_tells_that_something_is_there(self, client: Client, method: str) -> None:
-        assert getattr(client, method)(URL).status_code == 404
-
-    @pytest.mark.parametrize("method", ["get", "put", "delete", "patch"])
     def test_nothing_but_post_runs(self, client: Client, method: str) -> None:
-        response = getattr(client, method)(URL, headers={"X-Stator-Token": TOKEN})
-        assert response.status_code == 405
+        """Without the token, no method tells that something is there."""
+        assert getattr(client, method)(URL).status_code == 404
+        allowed = method in ("head", "options")
+        assert allowed or getattr(client, method)(URL, headers={"X-Stator-Token": TOKEN}).status_code == 405
         assert untouched()
 
     def test_off_and_wrong_look_the_same(self, client: Client, settings: Any) -> None:
@@ -105,9 +103,7 @@ class TestToken:
         assert (off.status_code, off.content) == (wrong.status_code, wrong.content)
         settings.STATOR = {"TOKEN": [""]}
         assert post(client, "").status_code == 404
-        assert untouched()
-
-    def test_a_short_token_is_no_token(self, client: Client, settings: Any) -> None:
+        # A short one is none.
         settings.STATOR = {"TOKEN": "short"}
         assert post(client, "short").status_code == 404
         assert untouched()
