@@ -36,68 +36,48 @@ FORGED = {
     "state_attempts": "7", "state_failures": "7", "state_crashes": "7", "state_ready": "", "stator_state": "sent",
 }  # fmt: skip
 
-# What is asked for: ``(method, address, data)``, where ``{parcel}`` and ``{letter}`` are keys.
+# What is asked for, and what each role is answered, in their order: ``(method, address, data, answers)``, where
+# ``{parcel}`` and ``{letter}`` are keys. A 302 of the anonymous leads to the login.
 RETRY = {"action": "stator_retry", "index": "0", "_selected_action": "{parcel}"}
 ALL = {"_selected_action": "0", "select_across": "1"}
 OF_ERROR = {"model": "testapp.Parcel", "fingerprint": "{fingerprint}", "per_minute": "60"}
 END = {"action": "stator_end", "index": "0", "_selected_action": "{pause}"}
-REQUESTS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "list": ("get", LIST, {}),
-    "page": ("get", f"{LIST}{{parcel}}/change/", {}),
-    "live part": ("get", f"{LIST}{{parcel}}/stator/", {}),
-    "live part by POST": ("post", f"{LIST}{{parcel}}/stator/", {}),
-    "acts by GET": ("get", LIST, {**MOVE, "_selected_action": "{parcel}"}),
-    "retry": ("post", LIST, RETRY),
-    "move": ("post", LIST, {**MOVE, "_selected_action": "{parcel}"}),
-    "bulk retry": ("post", LIST, {**RETRY, **ALL}),
-    "bulk move": ("post", LIST, {**MOVE, **ALL}),
-    "bulk move, no CSRF": ("post", LIST, {**MOVE, **ALL}),
-    "columns forged": ("post", f"{LIST}{{parcel}}/change/", {"address": "new", **FORGED}),
-    "other: list": ("get", LETTERS, {}),
-    "other: page": ("get", f"{LETTERS}{{letter}}/change/", {}),
-    "other: live part": ("get", f"{LETTERS}{{letter}}/stator/", {}),
-    "other: retry": ("post", LETTERS, {**RETRY, "_selected_action": "{letter}"}),
-    "other: move": ("post", LETTERS, {**MOVE, "state": "posted", "_selected_action": "{letter}"}),
-    "other: bulk move": ("post", LETTERS, {**MOVE, "state": "posted", **ALL}),
-    "overview": ("get", OVERVIEW, {}),
-    "overview: retry": ("post", f"{OVERVIEW}?model=testapp.Parcel", OF_ERROR),
-    "overview: retry, no CSRF": ("post", f"{OVERVIEW}?model=testapp.Parcel", OF_ERROR),
-    "pauses": ("get", PAUSES, {}),
-    "pauses: add": ("post", f"{PAUSES}add/", {"model_label": "testapp.parcel"}),
-    "pauses: end": ("post", PAUSES, END),
-    "pauses: add, no CSRF": ("post", f"{PAUSES}add/", {"model_label": "testapp.parcel"}),
-    "pauses: end, no CSRF": ("post", PAUSES, END),
-}
-RETRIES = ("retry", "bulk retry", "overview: retry")
-# What is answered, in the order of the roles; 302 of the anonymous leads to the login.
-ANSWERS = {
-    "list": (302, 403, 200, 200, 200, 403, 200),
-    "page": (302, 403, 200, 200, 200, 403, 200),
-    "live part": (302, 403, 200, 200, 200, 403, 200),
-    "live part by POST": (302, 405, 405, 405, 405, 405, 405),
+NOBODY = (403,) * len(ROLES)
+REQUESTS: dict[str, tuple[str, str, dict[str, str], tuple[int, ...]]] = {
+    "list": ("get", LIST, {}, (302, 403, 200, 200, 200, 403, 200)),
+    "page": ("get", f"{LIST}{{parcel}}/change/", {}, (302, 403, 200, 200, 200, 403, 200)),
+    "live part": ("get", f"{LIST}{{parcel}}/stator/", {}, (302, 403, 200, 200, 200, 403, 200)),
+    "live part by POST": ("post", f"{LIST}{{parcel}}/stator/", {}, (302, 405, 405, 405, 405, 405, 405)),
     # The list, with filters that it does not know.
-    "acts by GET": (302, 403, 302, 302, 302, 403, 302),
-    "retry": (302, 403, 403, 302, 403, 403, 302),
-    "move": (302, 403, 403, 403, 302, 403, 302),
-    "bulk retry": (302, 403, 403, 302, 403, 403, 302),
-    "bulk move": (302, 403, 403, 403, 302, 403, 302),
-    "bulk move, no CSRF": (403, 403, 403, 403, 403, 403, 403),
-    "columns forged": (302, 403, 403, 302, 403, 403, 302),
-    "other: list": (302, 403, 403, 403, 403, 403, 200),
-    "other: page": (302, 403, 403, 403, 403, 403, 200),
-    "other: live part": (302, 403, 403, 403, 403, 403, 200),
-    "other: retry": (302, 403, 403, 403, 403, 403, 302),
-    "other: move": (302, 403, 403, 403, 403, 403, 302),
-    "other: bulk move": (302, 403, 403, 403, 403, 403, 302),
-    "overview": (302, 403, 403, 403, 403, 200, 200),
-    "overview: retry": (302, 403, 403, 403, 403, 403, 302),
-    "overview: retry, no CSRF": (403, 403, 403, 403, 403, 403, 403),
-    "pauses": (302, 403, 403, 200, 403, 200, 200),
-    "pauses: add": (302, 403, 403, 302, 403, 403, 302),
-    "pauses: end": (302, 403, 403, 302, 403, 403, 302),
-    "pauses: add, no CSRF": (403, 403, 403, 403, 403, 403, 403),
-    "pauses: end, no CSRF": (403, 403, 403, 403, 403, 403, 403),
-}
+    "acts by GET": ("get", LIST, {**MOVE, "_selected_action": "{parcel}"}, (302, 403, 302, 302, 302, 403, 302)),
+    "retry": ("post", LIST, RETRY, (302, 403, 403, 302, 403, 403, 302)),
+    "move": ("post", LIST, {**MOVE, "_selected_action": "{parcel}"}, (302, 403, 403, 403, 302, 403, 302)),
+    "bulk retry": ("post", LIST, {**RETRY, **ALL}, (302, 403, 403, 302, 403, 403, 302)),
+    "bulk move": ("post", LIST, {**MOVE, **ALL}, (302, 403, 403, 403, 302, 403, 302)),
+    "bulk move, no CSRF": ("post", LIST, {**MOVE, **ALL}, NOBODY),
+    "columns forged": (
+        "post", f"{LIST}{{parcel}}/change/", {"address": "new", **FORGED},
+        (302, 403, 403, 302, 403, 403, 302),
+    ),
+    "other: list": ("get", LETTERS, {}, (302, 403, 403, 403, 403, 403, 200)),
+    "other: page": ("get", f"{LETTERS}{{letter}}/change/", {}, (302, 403, 403, 403, 403, 403, 200)),
+    "other: live part": ("get", f"{LETTERS}{{letter}}/stator/", {}, (302, 403, 403, 403, 403, 403, 200)),
+    "other: retry": ("post", LETTERS, {**RETRY, "_selected_action": "{letter}"}, (302, 403, 403, 403, 403, 403, 302)),
+    "other: move": (
+        "post", LETTERS, {**MOVE, "state": "posted", "_selected_action": "{letter}"},
+        (302, 403, 403, 403, 403, 403, 302),
+    ),
+    "other: bulk move": ("post", LETTERS, {**MOVE, "state": "posted", **ALL}, (302, 403, 403, 403, 403, 403, 302)),
+    "overview": ("get", OVERVIEW, {}, (302, 403, 403, 403, 403, 200, 200)),
+    "overview: retry": ("post", f"{OVERVIEW}?model=testapp.Parcel", OF_ERROR, (302, 403, 403, 403, 403, 403, 302)),
+    "overview: retry, no CSRF": ("post", f"{OVERVIEW}?model=testapp.Parcel", OF_ERROR, NOBODY),
+    "pauses": ("get", PAUSES, {}, (302, 403, 403, 200, 403, 200, 200)),
+    "pauses: add": ("post", f"{PAUSES}add/", {"model_label": "testapp.parcel"}, (302, 403, 403, 302, 403, 403, 302)),
+    "pauses: end": ("post", PAUSES, END, (302, 403, 403, 302, 403, 403, 302)),
+    "pauses: add, no CSRF": ("post", f"{PAUSES}add/", {"model_label": "testapp.parcel"}, NOBODY),
+    "pauses: end, no CSRF": ("post", PAUSES, END, NOBODY),
+}  # fmt: skip
+RETRIES = ("retry", "bulk retry", "overview: retry")
 
 
 class TestPermissions:
@@ -105,7 +85,7 @@ class TestPermissions:
 
     @pytest.mark.parametrize("role", ROLES)
     def test_each_role_gets_its_answer(self, login: Login, admin_user: Any, role: str) -> None:
-        for what, answers in ANSWERS.items():
+        for what, (*_, answers) in REQUESTS.items():
             with transaction.atomic():
                 self._ask(login, admin_user, role, what, answers[list(ROLES).index(role)])
                 transaction.set_rollback(True)
@@ -121,7 +101,7 @@ class TestPermissions:
             client.force_login(admin_user)
         else:
             client = login(*(ROLES[role] or ()), csrf=csrf)
-        method, url, data = REQUESTS[what]
+        method, url, data, _ = REQUESTS[what]
         pause = Pause.objects.create(model_label="testapp.parcel", state="sent")
         fingerprint = Report.objects.get().fingerprint
         keys = {"parcel": parcel.pk, "letter": letter.pk, "pause": pause.pk, "fingerprint": fingerprint}

@@ -13,16 +13,9 @@ from django.test.utils import isolate_apps
 from stator import checks
 from stator.admin import register_managed
 from stator.checks.tables import (
-    check_columns,
     check_indexes,
-    check_key_length,
     check_model,
-    check_parents,
-    check_primary_key,
-    check_saved_fields,
     check_spread,
-    check_state_field,
-    check_state_fields,
 )
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
@@ -47,34 +40,85 @@ def state(graph: Any = ParcelGraph) -> StateField:
     return StateField(graph)
 
 
-def test_a_managed_model_has_a_state() -> None:
-    without, plain = model_of("Without"), model_of("Plain", state=models.CharField(max_length=10))
-    [missing], [wrong] = check_state_field(without), check_state_field(plain)
-    assert (missing.id, wrong.id) == ("stator.E101", "stator.E101")
-    assert missing.msg == "Without inherits StatorModel, but it has no StateField."
-    assert "StateField(YourGraph), under any name" in missing.hint
-    assert ids(check_state_field(Parcel)) == []
-    # Which has a field ``state`` for something else.
-    assert ids(check_model(Postcard)) == []
+def saving(name: str) -> Any:
+    class SavingGraph(StateGraph):
+        new = State(try_interval=1, saves=["note", name])
+        done = State()
+        new.transitions_to(done)
+
+        @classmethod
+        def handle_new(cls, instance: Any) -> None: ...
+
+    given = {"note": models.TextField(), "links": models.ManyToManyField("self")}
+    return model_of("Own", state=state(SavingGraph), **given)
 
 
-def test_state_fields_beside_the_state_are_refused() -> None:
-    twice = model_of("Twice", state=state(), billing=state())
-    [error] = check_state_fields(twice)
-    assert error.id == "stator.E106"
-    assert error.msg == "Twice.billing is a StateField beside Twice.state; an object has one state."
-    assert "model of its own" in error.hint
-    assert "stator.E106" in ids(check_model(twice))
-    assert ids(check_state_fields(Parcel)) == []
+def composite() -> Any:
+    key = {"left": models.IntegerField(), "right": models.CharField(max_length=9)}
+    return model_of("Pair", pk=models.CompositePrimaryKey(*key), **key, state=state())
 
 
-def test_a_field_in_the_place_of_a_column_of_stator_is_refused() -> None:
-    given = {"state_ready": models.CharField(max_length=10), "state_attempts": None}
-    attempts, ready = check_columns(model_of("Taken", status=state(), **given))
-    assert (attempts.id, ready.id) == ("stator.E112", "stator.E112")
-    assert ready.msg == "Taken.state_ready is not the column of Stator with this name, which workers write."
-    assert "migrations.RenameField" in ready.hint
-    assert ids(check_columns(Parcel)) == []
+# Models, the code of what is wrong, and what is said of it with a part of the hint.
+WRONG: list[tuple[Any, str, str, str]] = [
+    (lambda: model_of("Own"), "E101", "Own inherits StatorModel, but it has no StateField.", "under any name"),
+    (lambda: model_of("Own", state=models.CharField(max_length=9)), "E101", "", ""),
+    (
+        lambda: model_of("Own", state=state(), billing=state()), "E106",
+        "Own.billing is a StateField beside Own.state; an object has one state.", "model of its own",
+    ),
+    (
+        lambda: model_of("Own", status=state(), state_ready=models.CharField(max_length=10)), "E112",
+        "Own.state_ready is not the column of Stator with this name, which workers write.", "migrations.RenameField",
+    ),
+    (lambda: model_of("Own", status=state(), state_attempts=None), "E112", "Own.state_attempts is not the column", ""),
+    (
+        lambda: Branch, "W104",
+        "Branch inherits its state from BigKeyed: workers attempt its objects as objects of BigKeyed.",
+        "OneToOneField",
+    ),
+    (
+        lambda: model_of("Leaf", BigKeyed, options={"history": True}), "E108",
+        "Leaf.StatorMeta has no effect: the state of Leaf is that of BigKeyed.", "Move its options to BigKeyed.Stator",
+    ),
+    (
+        lambda: model_of("Own", state=state(), tenant=models.IntegerField(), options={"spread": "tenants"}), "W106",
+        "so Stator adds a column. Did you mean 'tenant'?", "",
+    ),
+    (composite, "E102", "with a column that is neither an integer nor a UUID", ""),
+    (
+        lambda: model_of("Own", key=models.CharField(max_length=256, primary_key=True), state=state()), "E103",
+        "Own has a primary key of up to 256 characters; reports and history store at most 255 of them.", "",
+    ),
+    (
+        lambda: model_of("Own", key=models.TextField(primary_key=True), state=state()), "E103",
+        "Own has a primary key of any length; reports", "",
+    ),
+    (
+        lambda: model_of("Own", long=long_reference(), state=state()), "E103",
+        "Own has a primary key of up to 256 characters", "",
+    ),
+    *(
+        (lambda own=own: saving(own), "E105", f"SavingGraph.new saves {own!r}; Own has no such column to save.", "")
+        for own in ("nothing", "state_ready", "id", "state", "links")
+    ),
+]  # fmt: skip
+
+
+def long_reference() -> Any:
+    long = model_of("Long", key=models.CharField(max_length=256, primary_key=True), state=state())
+    return models.OneToOneField(long, models.CASCADE, primary_key=True)
+
+
+@pytest.mark.parametrize(("make", "code", "said", "hint"), WRONG)
+def test_model_that_workers_cannot_serve_is_told_with_what_to_do(make: Any, code: str, said: str, hint: str) -> None:
+    [found] = [message for message in check_model(make()) if message.id == f"stator.{code}"]
+    assert said in found.msg
+    assert hint in (found.hint or "")
+
+
+def test_other_models_are_right() -> None:
+    # Which have a field ``state`` for something else, a composite key of numbers, or a parent.
+    assert [ids(check_model(model)) for model in (Parcel, Postcard, BigKeyed, Heir, Seat, Ledger)] == [[]] * 6
 
 
 def test_a_state_field_of_a_plain_model_is_refused() -> None:
@@ -87,18 +131,14 @@ def test_a_state_field_of_a_plain_model_is_refused() -> None:
     assert error.hint == "Let Plain inherit stator.models.StatorModel, or make state a CharField."
 
 
-def test_a_managed_model_below_another_is_a_warning() -> None:
-    [warning] = check_parents(Branch)
-    assert warning.id == "stator.W104"
-    said = "Branch inherits its state from BigKeyed: workers attempt its objects as objects of BigKeyed."
-    assert warning.msg == said
-    assert "OneToOneField" in warning.hint
-    warning, error = check_parents(model_of("Leaf", BigKeyed, options={"history": True}))
-    assert error.id == "stator.E108"
-    assert error.msg == "Leaf.StatorMeta has no effect: the state of Leaf is that of BigKeyed."
-    assert error.hint == "Move its options to BigKeyed.StatorMeta."
-    assert [ids(check_parents(model)) for model in (BigKeyed, Heir, Parcel)] == [[]] * 3
-    assert "stator.W104" in ids(check_model(Branch))
+def test_the_admin_takes_no_model_with_a_composite_key_so_the_check_can_be_read() -> None:
+    pair = composite()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StatorModel, "subclasses", [pair])
+        register_managed(site := AdminSite())
+    assert not site.is_registered(pair)
+    # Django's own checks say nothing of our indexes.
+    assert [*ids(check_model(pair)), *ids(pair.check())] == ["stator.E102"]
 
 
 @pytest.mark.parametrize(
@@ -116,63 +156,6 @@ def test_a_table_is_spread_by_a_field_that_each_row_has(field: Any, name: str, w
     found = list(check_spread(model_of("Spread", state=state(), owner=field, options={"spread": name})))
     assert ids(found) == ["stator.E111"] * bool(wrong)
     assert all(f"Spread.StatorMeta.spread={name!r} {wrong}" in each.msg for each in found)
-
-
-def test_a_column_of_stator_whose_name_is_nearly_that_of_a_field_is_doubted() -> None:
-    tenant = models.IntegerField()
-    [doubt] = check_spread(model_of("Mistyped", state=state(), tenant=tenant, options={"spread": "tenants"}))
-    assert doubt.id == "stator.W106"
-    assert doubt.msg.endswith("so Stator adds a column. Did you mean 'tenant'?")
-
-
-def test_a_composite_primary_key_has_numbers_and_uuids() -> None:
-    key = {"left": models.IntegerField(), "right": models.CharField(max_length=9)}
-    pair = model_of("Pair", pk=models.CompositePrimaryKey(*key), **key, state=state())
-    [error] = check_primary_key(pair)
-    assert error.id == "stator.E102"
-    # Django's admin takes no such model: the check is what is to be read.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StatorModel, "subclasses", [pair])
-        register_managed(site := AdminSite())
-    assert not site.is_registered(pair)
-    # Django's own checks say nothing of our indexes.
-    assert [*ids(check_model(pair)), *ids(pair.check())] == ["stator.E102"]
-    assert "with a column that is neither an integer nor a UUID" in error.msg
-    assert [ids(check_model(model)) for model in (Seat, Ledger, Parcel)] == [[], [], []]
-
-
-@pytest.mark.parametrize(
-    ("key", "length"),
-    [
-        (models.CharField(max_length=256, primary_key=True), "of up to 256 characters"),
-        (models.TextField(primary_key=True), "of any length"),
-    ],
-)
-def test_a_key_that_reports_cannot_name_is_refused(key: models.Field, length: str) -> None:
-    long = model_of("Long", key_field=key.clone(), state=state())
-    reference = models.OneToOneField(long, models.CASCADE, primary_key=True)
-    for model in (long, model_of("Further", long=reference, state=state())):
-        [error] = check_key_length(model)
-        assert error.id == "stator.E103"
-        name = model.__name__
-        assert error.msg == f"{name} has a primary key {length}; reports and history store at most 255 of them."
-    assert "stator.E103" in ids(check_model(long))
-
-
-@pytest.mark.parametrize("name", ["nothing", "state_ready", "id", "state", "links"])
-def test_what_a_state_saves_must_be_a_field_to_save(name: str) -> None:
-    class SavingGraph(StateGraph):
-        new = State(try_interval=1, saves=["note", name])
-        done = State()
-        new.transitions_to(done)
-
-        @classmethod
-        def handle_new(cls, instance: Any) -> None: ...
-
-    given = {"note": models.TextField(), "links": models.ManyToManyField("self")}
-    [error] = check_saved_fields(model_of("Saving", state=state(SavingGraph), **given))
-    assert error.id == "stator.E105"
-    assert error.msg == f"SavingGraph.new saves {name!r}; Saving has no such column to save."
 
 
 def test_lost_indexes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.testapp.explained import Errand
 pytestmark = pytest.mark.django_db(transaction=True)
 
 EXPENSES = "testapp.Expense"
-FAILING = {"state_ready": False, "state_failures": 3, "state_next_attempt": ago(-600)}
+FAILING = {"state_ready": False, "state_failures": 3, "state_next_attempt": ago(-86400)}
 
 
 def latest(model: Any, *names: str) -> Any:
@@ -69,7 +69,8 @@ VERBS = {
         "retried", FAILING,
     ),
     "unlock": Verb(
-        f"{LABEL} {{pk}}", "1 of 1 unlocked.", lambda one: one.state_claim is None, of_history, "unlocked", held()
+        f"{LABEL} {{pk}}", "1 of 1 unlocked.", lambda one: one.state_claim is None, of_history, "unlocked",
+        held(86400),
     ),
     "pause": Verb(
         f"{LABEL} --state new --where tenant=0 --reason moving --for 60", "Paused testapp.errand", is_paused, of_pause,

@@ -17,7 +17,7 @@ from stator.overview.depths import depths
 from stator.rows.followers import followers_of
 from stator.testing import drain
 from stator.texts import json_text
-from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
 
 pytestmark = pytest.mark.django_db
@@ -264,9 +264,9 @@ def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
 
 
 def test_event_before_a_claim_is_of_that_claim_alone():
-    operations, expense = operations_of(Expense), put(Expense, state="approved", state_ready=False)
-    change(expense, state_next_attempt=ago(-3600))
-    expense.stator.send("hurry")
+    operations = operations_of(Expense)
+    put(Expense, state="approved", state_ready=False, state_next_attempt=ago(-3600)).stator.send("hurry")
+    expense = raw(Expense).get()
     [claim] = claim_all(operations)
     operations.record([(claim, Waiting(3600))])
     assert not row(expense).state_ready
