@@ -240,7 +240,7 @@ class AnyAddressAdmin(SpellingAdmin[Shown]):
 
 
 @cache
-def moment_column(options: Options[Model], name: str) -> str | Callable[[Model], str]:
+def moment_column(options: "Options[Model]", name: str) -> str | Callable[[Model], str]:
     """Return a column of times in the usual form; any other column, and a project's own, as it is.
 
     Cached, because a list finds its columns by what they are.
