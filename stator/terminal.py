@@ -1,5 +1,6 @@
 """The base of management commands: an error is one line and an exit code, and a closed output is no traceback."""
 
+import argparse
 import io
 import json
 import os
@@ -8,7 +9,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -20,6 +21,9 @@ from stator.texts import escape, one_line
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
+
+# A group of subcommands, whose class argparse does not name for others.
+Subcommands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
 
 # The message of argparse about a word that is none of several.
 CHOICE = re.compile(r"invalid choice: '?(?P<given>[^']+?)'? \(choose from (?P<choices>.*)\)")
@@ -90,15 +94,17 @@ class TerminalCommand(BaseCommand):
         name = STYLES.get(line.partition(" ")[0]) or STYLES.get(line)
         return getattr(self.style, name) if name and self.stdout.isatty() else None
 
-    def add_group(self, parser: ArgumentParser, dest: str, metavar: str = "SUBCOMMAND") -> Any:
+    def add_group(self, parser: ArgumentParser, dest: str, metavar: str = "SUBCOMMAND") -> Subcommands:
         """Let one of several subcommands follow, and return their group of argparse. Without one, print the help."""
         self.one_line_errors(parser)
         parser.set_defaults(run=lambda options: Answer(None, parser.format_help().splitlines()), json=False)
         return parser.add_subparsers(dest=dest, metavar=metavar, parser_class=SubcommandParser)
 
-    def add_subcommand(self, group: Any, name: str, help_text: str, run: Callable[[Options], Answer]) -> ArgumentParser:
+    def add_subcommand(
+        self, group: Subcommands, name: str, help_text: str, run: Callable[[Options], Answer]
+    ) -> ArgumentParser:
         """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""
-        part: CommandParser = group.add_parser(name, help=help_text, description=help_text)
+        part = group.add_parser(name, help=help_text, description=help_text)
         part.set_defaults(run=run)
         part.add_argument("--json", action="store_true", help="Print one JSON document.")
         part.add_argument("--schema", metavar="NAME", help="Work in this schema of PostgreSQL.")
@@ -140,7 +146,7 @@ class SubcommandParser(CommandParser):
         return given, [each for each in rest if each.startswith("-")]
 
 
-def _read(options: Mapping[str, object]) -> dict[str, Any]:
+def _read(options: Mapping[str, object]) -> Options:
     """Return the options with their texts read as UTF-8, whatever the encoding of the terminal; refuse other bytes."""
     return {
         name: [_text(each) for each in value] if isinstance(value, list) else _text(value)

@@ -107,7 +107,7 @@ class UndoPart:
     batches: int | None = None
     after: str = ""
     action: int = 0
-    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
+    among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
 
 
 ALL = UndoPart()

@@ -1,7 +1,5 @@
 """Addresses of admin pages that other pages link to; each page checks by itself who may see it."""
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.admin.sites import AdminSite
@@ -11,6 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from stator.explain import Reason
+from stator.explain.problem import Numbers
 from stator.rows.keys import shown_text
 from stator.rows.meta import model_named, model_of
 from stator.rows.state_column import state_field
@@ -63,7 +62,7 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
     return [(label, address) for label, address in ways if address]
 
 
-def _related(site: AdminSite, numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _related(site: AdminSite, numbers: Numbers) -> list[tuple[str, str]]:
     """Return links to the related object, or to those in each state."""
     model: type[Model] = model_named(numbers["model"])
     if numbers["pk"] is not None:

@@ -18,6 +18,8 @@ from stator.texts import escape
 
 # The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
 Options = dict[str, Any]
+# Figures of one thing, by name, as JSON has them.
+Figures = dict[str, Any]
 
 
 class BadInput(Exception):

@@ -4,9 +4,8 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
-from stator.commands.answer import Answer, Options, with_remedy
+from stator.commands.answer import Answer, Figures, Options, with_remedy
 from stator.commands.arguments import add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
@@ -78,7 +77,7 @@ def _in_each_schema(model: type[StatorModel], pk: object, found: list[Scope]) ->
     if not found:
         data = {"model": model._meta.label, "pk": shown_key(pk), "found_in": [], "schemas": []}
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
-    answers, lines = list[dict[str, Any]](), list[str]()
+    answers, lines = list[Figures](), list[str]()
     for scope in found[:MAX_OBJECTS]:
         with scope.enter():
             answer = _answer(model, pk, scope.alias)
@@ -139,15 +138,15 @@ def _objects(model: type[StatorModel], scope: Scope, known: Survey, limit: int) 
         ]  # fmt: skip
 
 
-def _by_reason(found: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+def _by_reason(found: list[Figures]) -> Iterable[list[Figures]]:
     """Return the objects with one first reason together, in the order of the first of them."""
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[Figures]] = defaultdict(list)
     for one in found:
         groups[one["reasons"][0]["code"]].append(one)
     return groups.values()
 
 
-def _lines_of_group(same: list[dict[str, Any]]) -> list[str]:
+def _lines_of_group(same: list[Figures]) -> list[str]:
     first = same[0]["reasons"][0]
     lines = with_remedy(f"{first['code']}: {counted(len(same), 'object')}", first["remedy"])
     for one in same:

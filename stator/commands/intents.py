@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import F, Model, Q, QuerySet
+from django.db.models.expressions import Combinable
 
 from stator.extensions.related.waits import waiting
 from stator.graph import State, StateGraph
@@ -35,7 +35,7 @@ class Intent:
     what: str
     to: str
     where: Q
-    since: Any = None
+    since: Combinable | None = None
 
 
 def intents(rows: QuerySet[Model], graph: type[StateGraph], max_crashes: int) -> Iterator[Intent]:

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
 
 from django.db.models import Model, Q, QuerySet
 
-from stator.commands.answer import Answer, Options, refusing, table
+from stator.commands.answer import Answer, Figures, Options, refusing, table
 from stator.commands.arguments import add_label, add_what, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.intents import ATTEMPTED, attempt, intents, is_due
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
@@ -137,7 +136,7 @@ class _Rehearsed:
     """The findings. ``gave_up``: state and objects of a too slow handler. ``not_tried``: untried objects by state."""
 
     findings: list[Finding] = field(default_factory=list)
-    gave_up: dict[str, Any] | None = None
+    gave_up: Figures | None = None
     not_tried: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -198,7 +197,7 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
     return [{"from": each.source, "what": each.what, "to": each.to, "count": count} for each, count in counted if count]
 
 
-def _lines(data: dict[str, Any]) -> Iterator[str]:
+def _lines(data: Figures) -> Iterator[str]:
     yield f"{data['attempted']:,} of {data['model']} attempted; all changes were rolled back."
     if data["outcomes"]:
         yield ""
@@ -220,7 +219,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
         yield from _end(data)
 
 
-def _end(data: dict[str, Any]) -> Iterator[str]:
+def _end(data: Figures) -> Iterator[str]:
     late = data["gave_up"]
     pks = late["objects"]
     objects = f"{len(pks):,} objects, the first of them {pks[0]}," if len(pks) > 1 else pks[0]
@@ -229,7 +228,7 @@ def _end(data: dict[str, Any]) -> Iterator[str]:
     yield f"Not tried: {not_tried or 'nothing else'}. Raise --timeout, or exclude the object with --state or --where."
 
 
-def _sentence(each: dict[str, Any]) -> str:
+def _sentence(each: Figures) -> str:
     source, what, to = each["from"], each["what"], each["to"]
     message = f": {cut(each['message'], MESSAGE)}" if each.get("message") else ""
     if what == "stays":

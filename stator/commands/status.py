@@ -2,11 +2,10 @@
 
 from argparse import ArgumentParser
 from dataclasses import asdict
-from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 
-from stator.commands.answer import Answer, BadInput, Options, table
+from stator.commands.answer import Answer, BadInput, Figures, Options, table
 from stator.commands.arguments import models_of
 from stator.commands.trouble import lines_of
 from stator.commands.workers import lines_of_progress, reported
@@ -122,7 +121,7 @@ def _deleted_in(found: Survey) -> list[Deleted]:
         return deletions(models, looks)
 
 
-def _figures_in(found: Survey) -> list[dict[str, Any]]:
+def _figures_in(found: Survey) -> list[Figures]:
     models = [one.model for one in found.models.values()]
     with Looks(found.using, models, found.unread) as looks:
         stays_of = looks.of("stays", models, otherwise={})
@@ -130,7 +129,7 @@ def _figures_in(found: Survey) -> list[dict[str, Any]]:
     return [_figures(one, stays_of.get(label, []), times.get(one.model, {})) for label, one in found.models.items()]
 
 
-def _figures(one: Surveyed, left: list[Stays], times: dict[tuple[str, str], Stay]) -> dict[str, Any]:
+def _figures(one: Surveyed, left: list[Stays], times: dict[tuple[str, str], Stay]) -> Figures:
     model, found = one.model, one.depths
     cut = {f"states.{state.name}" for state in found.states.values() if state.cut}
     return {
@@ -155,7 +154,7 @@ def _figures(one: Surveyed, left: list[Stays], times: dict[tuple[str, str], Stay
     }
 
 
-def _row(figures: dict[str, Any]) -> list[str]:
+def _row(figures: Figures) -> list[str]:
     oldest, capped = figures["oldest_ready"], figures["capped"]
     return [
         figures["model"],
@@ -174,7 +173,7 @@ def _row(figures: dict[str, Any]) -> list[str]:
     ]
 
 
-def _times_in_states(figures: dict[str, Any]) -> list[str]:
+def _times_in_states(figures: Figures) -> list[str]:
     left = [Stays(**one) for one in figures["stays"]]
     if not left:
         return []
@@ -182,7 +181,7 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
     return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
-def _workers(workers: list[dict[str, Any]], served: bool, *, is_read_only: bool) -> list[str]:
+def _workers(workers: list[Figures], served: bool, *, is_read_only: bool) -> list[str]:
     """Say how many processes are live. ``served``: even without any, named workers serve objects."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:

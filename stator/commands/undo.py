@@ -1,12 +1,11 @@
 """``stator undo``: undo a manual action."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, QuerySet
 
-from stator.commands.answer import Answer, Options, actor, offer, refusing, table
+from stator.commands.answer import Answer, Figures, Options, actor, offer, refusing, table
 from stator.graph.durations import seconds_of, span
 from stator.logs import progress
 from stator.rows.actions import Action
@@ -69,7 +68,7 @@ def _list(actions: QuerySet[Action]) -> Answer:
     return Answer(data, [*table(HEADS, map(_row, data)), "Undo one: manage.py stator undo ACTION"])
 
 
-def _row(one: dict[str, Any]) -> list[str]:
+def _row(one: Figures) -> list[str]:
     what = f"undo of {one['undoes']}" if one["undoes"] else one["kind"]
     what += " (undone)" * one["undone"]
     names = [one[name] or "-" for name in ("model", "actor")]

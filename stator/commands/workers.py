@@ -1,9 +1,8 @@
 """``stator workers``: the worker processes."""
 
 from argparse import ArgumentParser
-from typing import Any
 
-from stator.commands.answer import Answer, Options, table, values_of
+from stator.commands.answer import Answer, Figures, Options, table, values_of
 from stator.commands.arguments import models_of
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
@@ -41,13 +40,13 @@ def _status(row: dict[str, object]) -> str:
     return f"{row['status']} ({row['ending']})" if row["ending"] else str(row["status"])
 
 
-def reported(workers: Workers) -> list[dict[str, Any]]:
+def reported(workers: Workers) -> list[Figures]:
     """Return the workers of a database for JSON, the latest first: alive, silent without a stop, or stopped."""
     latest = sorted(workers.processes, key=lambda process: process.worker.started, reverse=True)
     return [_reported(process) for process in latest]
 
 
-def _run(label: str, one: Held) -> dict[str, Any]:
+def _run(label: str, one: Held) -> Figures:
     """Return one of the attempts that run longest, with its progress if it has said how far it is."""
     reached = one.progress.as_dict() if one.progress else None
     return {"model": label, "pk": shown_key(one.pk), "state": one.state, "seconds": one.running, "progress": reached}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from django.db import router
 from django.db.models import F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.expressions import Combinable
 
 from stator.conf import Settings, load_settings
 from stator.explain.estimates import Estimate
@@ -32,7 +33,8 @@ from stator.scopes import are_apart
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
 
-Known = TypeVar("Known")
+Known = TypeVar("Known", covariant=True)
+Wanted = TypeVar("Wanted")
 
 
 class Fact(Generic[Known]):
@@ -48,7 +50,7 @@ class Fact(Generic[Known]):
     def __init__(self, model: type[Model], using: str) -> None:
         self.model, self.using = model, using
 
-    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, Any]:
+    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, object]:
         """Return further values of the row, which ``facts.row`` then has; ``key``: of the row, for a subquery."""
         return {}
 
@@ -106,14 +108,14 @@ class Facts:
     # How far the attempt is that holds the object, if it has said so.
     progress: HowFar | None = None
     # What kinds of extensions know of it, and have said so far.
-    further: Mapping[type[Fact[Any]], Fact[Any]] = field(default_factory=dict)
-    said_by: dict[type[Fact[Any]], Any] = field(default_factory=dict)
+    further: Mapping[type[Fact[object]], Fact[object]] = field(default_factory=dict)
+    said_by: dict[type[Fact[object]], Any] = field(default_factory=dict)
 
-    def of(self, kind: type[Fact[Known]]) -> Known:
+    def of(self, kind: type[Fact[Wanted]]) -> Wanted:
         """Return what a fact knows of it."""
         if kind not in self.said_by:
             self.said_by[kind] = self.further[kind].known(self)
-        known: Known = self.said_by[kind]
+        known: Wanted = self.said_by[kind]
         return known
 
     @property
@@ -166,7 +168,7 @@ class Facts:
         """Whether something else than a worker moves it on."""
         return self.state is not None and not (self.state.terminal or self.automatic)
 
-    def is_followed(self, *, besides: type[Fact[Any]] | None = None) -> bool:
+    def is_followed(self, *, besides: type[Fact[object]] | None = None) -> bool:
         """Return whether something that an extension knows moves it on, ``besides`` that one."""
         return any(self.of(kind) for kind in self.further if kind.moves_on and kind is not besides)
 
@@ -315,7 +317,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model]) -> None:
     state = facts.state
     if state is None:
         return
-    options, then = options_of(facts.model), dict[str, Any]()
+    options, then = options_of(facts.model), dict[str, object]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
     # By "at most" where "equal" would do: Django 6.1 takes an equal subquery of a composite key for all of its columns.
@@ -341,7 +343,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model]) -> None:
         facts.turn = pace.estimate(facts.ahead if more else facts.ahead + 1, states, more=more) if pace else None
 
 
-def _value_of(own: QuerySet[Model], value: Any) -> Subquery | Value:
+def _value_of(own: QuerySet[Model], value: Combinable) -> Subquery | Value:
     """Return the value of an expression for one row, to compare with.
 
     It is compared within the database, because SQLite stores times as texts of different precision. With several nodes,

@@ -6,12 +6,13 @@ from typing import Any
 
 from django.db.models import Model, Q, QuerySet
 
-from stator.explain import causes, sentences, starving
+from stator.explain import causes, sentences
 from stator.explain.causes import Find, of_models
 from stator.explain.facts import Fact, Facts
 from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
+from stator.explain.starving import starved
 from stator.explain.survey import Depths, Survey, Surveyed
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
@@ -287,7 +288,7 @@ KINDS: list[ProblemKind] = [
         "starved",
         level=WARNING,
         rank=1,
-        find=of_models(starving.starved),
+        find=of_models(starved),
         remedy="start a worker for the others, or name fair_by",
     ),
     ProblemKind(

@@ -17,6 +17,10 @@ OF_ONE = ("code", "sentence", "numbers", "remedy")
 OF_CAUSE = ("fingerprint", "states", "awaited", "reason", "group", "queue", "action")
 
 
+# The numbers in a sentence, by name, for JSON.
+Numbers = dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class AdminAction:
     """What people can do about a problem in the admin: ``action`` on objects in the list of ``model``.
@@ -28,7 +32,7 @@ class AdminAction:
     label: str
     model: str
     action: str = ""
-    pks: tuple[Any, ...] = ()
+    pks: tuple[object, ...] = ()
     query: tuple[tuple[str, str], ...] = ()
 
 
@@ -54,7 +58,7 @@ class Problem:
 
     code: str
     sentence: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
     remedy: str = ""
     _: KW_ONLY
     level: str = ""
@@ -90,7 +94,7 @@ class Problem:
         """What a problem has in common with those in other schemas that have the same cause."""
         return (self.code, self.level, self.where, *(str(self.numbers.get(name, "")) for name in OF_CAUSE))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the problem as a dictionary for JSON: all fields of a problem of many, ``OF_ONE`` of another."""
         values = asdict(self)
         return values if self.where else {name: values[name] for name in OF_ONE}

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from stator.explain.estimates import pace_text
 from stator.explain.facts import LINE, Facts
+from stator.explain.problem import Numbers
 from stator.graph.durations import span
 from stator.graph.states import State
 from stator.rows.clock import moment_text
@@ -23,7 +23,7 @@ LATE = 60.0
 WEEK = 7 * 86400.0
 
 # A sentence, and its numbers for programs; durations are in seconds.
-Said = tuple[str, dict[str, Any]]
+Said = tuple[str, Numbers]
 
 
 def terminal(facts: Facts) -> Iterator[Said]:

@@ -8,7 +8,8 @@ from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db.models import Value
+from django.db.models import Model, QuerySet, Value
+from django.db.models.expressions import Combinable
 
 from stator.explain.problem import TOO_LONG, AdminAction, Problem
 from stator.graph.durations import seconds_of, span
@@ -68,7 +69,7 @@ class Starving:
         return any(_holding(head, number) for number in range(len(head[0].values) if head else 0))
 
 
-def line_ends(ends: Sequence[Any], since: Any, *names: str) -> list[list[InLine]]:
+def line_ends(ends: Sequence[QuerySet[Model]], since: Combinable, *names: str) -> list[list[InLine]]:
     """Return the first rows of each of some ordered querysets; one statement, where the database unites queries.
 
     ``since``: the expression for when a row began to wait. ``names``: the fields with the values.
@@ -95,7 +96,7 @@ def starving(names: Sequence[str], head: Sequence[InLine], tail: Sequence[InLine
         if (held := _holding(head, number)) is None:
             continue
         value, holding = held
-        waits: dict[Any, float] = {}
+        waits: dict[object, float] = {}
         for one in (*head, *tail):
             if (other := one.values[number]) not in (None, value):
                 waits[other] = max(waits.get(other, 0.0), seconds_of(one.now - one.since))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db.models import Model
@@ -20,6 +20,9 @@ from stator.rows.news import HowFar
 from stator.rows.versions import Version, left_by
 from stator.rows.workers import Worker
 from stator.texts import COUNTED
+
+if TYPE_CHECKING:
+    from stator.models import StatorModel
 
 # Workers that are shown, live ones first, and objects that are listed for one worker, the longest-running first.
 SHOWN, NAMED = 50, 3
@@ -287,8 +290,7 @@ class Surveyed:
     workers leave it out. ``own``: the problems that the kinds of the model itself have found.
     """
 
-    # A ``StatorModel``, whose module imports this one.
-    model: type[Any]
+    model: "type[StatorModel]"
     using: str
     depths: Depths
     crew: Crew

@@ -1,6 +1,6 @@
 """The looks of one survey: each is bounded, and one that fails or was cut short leaves out its own model alone."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ class Looks:
     """
 
     using: str
-    models: list[type[Model]] = field(default_factory=list)
+    models: Sequence[type[Model]] = field(default_factory=list)
     unread: dict[str, Problem] = field(default_factory=dict)
     _open: ExitStack | None = None
 
@@ -62,7 +62,7 @@ class Looks:
                 raise
             return cast(Result, otherwise)
 
-    def of(self, name: str, *given: Any, otherwise: Any) -> Any:
+    def of(self, name: str, *given: object, otherwise: object) -> Any:
         """Return what the reading with a name finds; ``otherwise`` also if no extension has it."""
         reading = READINGS.get(name)
         if reading is None:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from django.db import connections
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from stator.conf import load_settings
 from stator.explain.kinds import in_order, problems_in, signs_of_kinds
@@ -69,7 +69,7 @@ class SchemaFigures:
         self.signs |= other.signs
         self.oldest_ready = longest((self.oldest_ready, other.oldest_ready))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return them for JSON; ``capped``: the names of the numbers that ended at a limit."""
         return {name: value for name, value in asdict(self).items() if name != "signs"} | {"capped": self.capped}
 
@@ -90,7 +90,7 @@ class InSchemas:
     served: Served
     found: dict[Scope, dict[str, SchemaFigures]]
     alone: list[Scope]
-    models: dict[Scope, list[type[StatorModel]]] = field(default_factory=dict)
+    models: dict[Scope, list[Any]] = field(default_factory=dict)
     suspect: set[Scope] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
     filled: set[Scope] = field(default_factory=set)
@@ -260,7 +260,7 @@ def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool
     crashes, most = load_settings().MAX_CRASHES, COUNTED + 1
     waited = Elapsed(place_in_line())
     for model in models:
-        rows: OperatorQuerySet[Any] = OperatorQuerySet(model, using=alias)
+        rows: OperatorQuerySet[Model] = OperatorQuerySet(model, using=alias)
         ready = rows.filter(state_ready=True, state_claim=None)
         parts += [
             counting(ready, most),
@@ -273,11 +273,11 @@ def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool
     return Statement.of("SELECT ", joined(parts, ", "))
 
 
-def _any(found: Iterable[Any]) -> Statement:
+def _any(found: Iterable[QuerySet[Model, object]]) -> Statement:
     return joined([Statement("FALSE"), *map(existing, found)], " OR ")
 
 
-def _signs(rows: OperatorQuerySet[Model]) -> Iterator[Any]:
+def _signs(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model, object]]:
     """Yield the rows that have problems, in parts that indexes have."""
     for condition in SIGNS:
         yield from parts_of(condition, rows)

@@ -150,7 +150,7 @@ def call(claims: list[Claim]) -> list[Ended]:
     """Call a synchronous handler; raise its error only if it was called for several objects."""
     try:
         result = begin(claims)
-        results: list[Any] = results_of_each(claims, result) if claims[0].state.batch else [result]
+        results: list[object] = results_of_each(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if len(claims) > 1:
             raise
@@ -335,7 +335,7 @@ def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
     return ended
 
 
-def _outcome(claim: Claim, result: Any) -> Outcome:
+def _outcome(claim: Claim, result: object) -> Outcome:
     # The common results skip these checks.
     if result is not None and type(result) is not State:
         if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
@@ -348,7 +348,7 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
     try:
         outcome = resolve(claim.state, result, failures=claim.failures, age=age)
         if isinstance(outcome, Released):
-            if result.__cause__ is not None:
+            if isinstance(result, BaseException) and result.__cause__ is not None:
                 fields = {"model": claim.operations.label, "pk": str(claim.pk), "reason": outcome.reason}
                 logger.warning("stator.not_begun", extra=fields)
             return outcome

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.utils.module_loading import import_string
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -101,10 +101,14 @@ class Measures:
             self.run_times[label].add(*seconds)
 
 
+if TYPE_CHECKING:
+    from stator.worker.worker import Worker
+
+
 class WorkerMetrics:
     """A collector of the metrics of a running worker."""
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: "Worker") -> None:
         self._worker = worker
 
     def collect(self) -> Iterator[Metric]:

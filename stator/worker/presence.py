@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from django.db import DatabaseError
 from django.db.models import F, Q
@@ -79,7 +79,7 @@ class Presence:
         self._figures = figures
         self._published = published
         # The published text as it was last written.
-        self._written: dict[Scope, dict[str, Any]] = {}
+        self._written: dict[Scope, dict[str, object]] = {}
         self._shown = float("-inf")
 
     def show(self) -> None:

@@ -1,13 +1,18 @@
 """Which scopes a worker serves: on an ordinary site each of its databases, all the time."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from django.db.models import Model
 
 from stator.db.values import Row
 from stator.scopes import Scope
 from stator.statements import Statement
 from stator.worker.outage import Outages
 from stator.worker.startup import Scopes
+
+if TYPE_CHECKING:
+    from stator.worker.worker import Worker
 
 
 class Serving:
@@ -18,7 +23,7 @@ class Serving:
 
     looks_soon = False
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: "Worker") -> None:
         self._worker = worker
 
     async def begin(self) -> None:
@@ -55,13 +60,13 @@ class Served(Protocol):
     def follow(self) -> None:
         """Prepare the process, before its threads open connections."""
 
-    def serving(self, worker: Any, scopes: Scopes) -> Serving:
+    def serving(self, worker: "Worker", scopes: Scopes) -> Serving:
         """Return how a worker serves them."""
 
     def read(self, alias: str, paths: Sequence[str], statement: Statement) -> dict[str, Row]:
         """Return the row that a statement finds on each path, without those where it cannot be sent."""
 
-    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Any], ...], list[Scope]]:
+    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Model], ...], list[Scope]]:
         """Return scopes by the models that may have rows there."""
 
     def alike(self, alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:

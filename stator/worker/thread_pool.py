@@ -45,7 +45,7 @@ class Call:
 
     ended: "EndedCalls"
 
-    def __init__(self, function: Callable[[Any], Any], argument: Any, end: Callable[["Call"], object]) -> None:
+    def __init__(self, function: Callable[[Any], object], argument: Any, end: Callable[["Call"], object]) -> None:
         self.function, self.argument, self.end = function, argument, end
         self.since = 0.0
         self.begun = self.given_up = False

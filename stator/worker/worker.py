@@ -99,7 +99,7 @@ class WorkerOptions:
     announce: bool = False
     requests: Requests | None = None
     parent: int | None = None
-    command: Mapping[str, Any] | None = None
+    command: Mapping[str, object] | None = None
     queues: tuple[str, ...] = ()
     excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)

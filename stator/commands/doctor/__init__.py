@@ -3,14 +3,13 @@
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
 from stator.batteries import extensions
 from stator.capabilities import capabilities_of
-from stator.commands.answer import Answer, Options, with_remedy
+from stator.commands.answer import Answer, Figures, Options, with_remedy
 from stator.commands.arguments import models_of
 from stator.commands.doctor import postgresql, servers, standing, tables
 from stator.db.looks import bounded
@@ -68,7 +67,7 @@ def run(options: Options) -> Answer:
     else:
         groups = by_database(models, options["database"])
         examined = ((alias, one) for alias, group in groups.items() for one in examine(alias, group))
-    found: list[dict[str, Any]] = [
+    found: list[Figures] = [
         {
             "check": one.code, "database": alias, "level": LEVELS[one.level], "message": one.sentence,
             "remedy": one.remedy, "schemas": list(one.schemas),
@@ -161,6 +160,6 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
     return found if isinstance(found, list) else [found]
 
 
-def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(found: list[Figures]) -> Iterator[str]:
     for one in found:
         yield from with_remedy(f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}", one["remedy"])

@@ -13,7 +13,7 @@ from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
 from stator.batteries import extensions
-from stator.commands.answer import BadInput
+from stator.commands.answer import BadInput, Options
 from stator.commands.arguments import check_database_name, named_model, where_of
 from stator.logs import ProgressLine, events_to, log_end
 from stator.models import StatorModel
@@ -182,7 +182,7 @@ class Command(TerminalCommand):
         runner.requests, runner.parent = supervisor.requests, None
         return supervisor.run()
 
-    def _runner(self, options: dict[str, Any]) -> StatorRunner:
+    def _runner(self, options: Options) -> StatorRunner:
         for module in _arguments():
             module.take(options)
         _check_numbers(options)
@@ -279,7 +279,7 @@ def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
     return models
 
 
-def _check_numbers(options: dict[str, Any]) -> None:
+def _check_numbers(options: Options) -> None:
     """Refuse numbers that are no settings, which are checked as such."""
     processes = 1 if options["processes"] is None else options["processes"]
     if not 1 <= processes <= 256:
@@ -291,7 +291,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
         raise BadInput(f"--run-for {options['run_for']} must be a number of seconds, at least 0")
 
 
-def _check_queues(options: dict[str, Any], models: list[type[StatorModel]]) -> None:
+def _check_queues(options: Options, models: list[type[StatorModel]]) -> None:
     given = [(option, name) for option in ("queue", "exclude_queue") for name in options[option]]
     for option, name in given:
         text = f"--{option.replace('_', '-')} {name[:40]!r}"
@@ -331,7 +331,7 @@ def _check_liveness_file(path: str | None) -> None:
         )
 
 
-def _blamed(message: str, options: dict[str, Any]) -> str:
+def _blamed(message: str, options: Options) -> str:
     """Return the message with the name of the option instead of the setting, if the value comes from an option."""
     for name in ("concurrency", "concurrency_per_model", "schedule_interval", "shutdown_timeout"):
         setting, option = f"STATOR setting: {name.upper()}={options[name]} ", f"--{name.replace('_', '-')}"
