@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stator.admin.access import Pages
 from stator.explain import Problem
+from stator.explain.problem import Numbers
 from stator.explain.sentences import either
 from stator.graph import StateGraph
 from stator.graph.drawing import described, joined
@@ -69,7 +69,7 @@ class CircleLink:
 
 def circle_of(reasons: Iterable[Problem], pages: Pages) -> list[CircleLink]:
     """Return the circle of waiting that the object of these reasons is in, the object first; empty if there is none."""
-    waits: list[dict[str, Any]] = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
+    waits: list[Numbers] = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
     return [
         CircleLink(
             f"{one['model']} {one['pk']}", pages.page_of(model_named(one["model"]), one["pk"]) if number else "",

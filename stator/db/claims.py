@@ -337,7 +337,7 @@ def pick(operations: Operations, line: Lines, states: list[State], limit: int, c
     return picked[:limit]
 
 
-def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes, only: Q = READY) -> list[Instance]:
+def take(rows: QuerySet[Instance], token: UUID, changes: columns.Changes, only: Q = READY) -> list[Instance]:
     """Claim rows that the caller's transaction has locked, if they match ``only``; return the claimed instances.
 
     Some servers accept SKIP LOCKED and lock nothing: a row that somebody else has claimed is not ready any more.

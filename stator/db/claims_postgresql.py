@@ -5,7 +5,7 @@ rows than asked for. NO KEY UPDATE, so that a row is not skipped while somebody 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -172,7 +172,7 @@ class StatementClaim:
         )
 
     @cached_property
-    def _statements(self) -> dict[Any, Any]:
+    def _statements(self) -> dict[Hashable, Any]:
         """The statements, by what they depend on beside the model and the settings."""
         return self._compiler.statements_of(type(self), self._operations)
 
@@ -304,7 +304,7 @@ class FairClaim(StatementClaim):
 
     @property
     def _key(self) -> Field:
-        return self._compiler.field(self._operations.fair_by)
+        return self._compiler.field(self._operations.fair_by or "")
 
 
 class FilteredClaim(StatementClaim):

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any
@@ -17,7 +17,6 @@ from django.db.models import (
     BooleanField,
     Field,
     IntegerField,
-    Model,
     QuerySet,
     SmallAutoField,
     UUIDField,
@@ -28,10 +27,10 @@ from django.db.models.sql import UpdateQuery
 from stator.conf import Settings
 from stator.db.instances import Columns, Converter
 from stator.db.interface import Claim, Operations
-from stator.db.values import Pk, Row
+from stator.db.values import Instance, Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
-from stator.rows.meta import column_of
+from stator.rows.meta import column_of, field_of
 from stator.rows.priorities import Priority, priority_of
 from stator.rows.state_column import USUAL_NAME, state_field
 from stator.statements import Parameter, Placeholder, Statement
@@ -75,11 +74,11 @@ class Compiler:
     All schemas of a database share it with its compiled statements: the path of the session says which one is meant.
     """
 
-    def __init__(self, model: type[Model], alias: str) -> None:
+    def __init__(self, model: type[Instance], alias: str) -> None:
         self.model = model
         self._alias = alias
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
-        self._statements: dict[tuple[Maker, object], list[tuple[Settings, dict[object, object]]]] = defaultdict(list)
+        self._statements: dict[tuple[Maker, object], list[tuple[Settings, dict[Hashable, object]]]] = defaultdict(list)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -96,7 +95,7 @@ class Compiler:
         for known, statements in self._statements[kind]:
             if known == operations.settings:
                 return statements
-        made: dict[object, object] = {}
+        made: dict[Hashable, object] = {}
         self._statements[kind].append((operations.settings, made))
         return made
 
@@ -130,9 +129,9 @@ class Compiler:
         found = self._priority
         return f"{found.sql(f'{self.table}.{self.quote(found.field.column)}')}, " if found else ""
 
-    def field(self, name: Any) -> Any:
+    def field(self, name: str) -> Field:
         """Return the field of this name."""
-        return self.model._meta.get_field(name)
+        return field_of(self.model, name)
 
     @cached_property
     def converters(self) -> list[Converter]:
@@ -215,11 +214,11 @@ class Compiler:
         """Return the field of an attribute; for the key of a relation, the field is the relation."""
         return self.fields[self.names.index(name)]
 
-    def column_of(self, field: Any) -> str:
+    def column_of(self, field: Field) -> str:
         """Return the quoted column of a field of any model."""
         return self.quote(field.column)
 
-    def cast_of(self, field: Any) -> str:
+    def cast_of(self, field: Field) -> str:
         """Return the type of a field's column, of this or another model, without its limit."""
         return _LIMITED_TEXT.sub("text", field.rel_db_type(self.connection) or "")
 

@@ -53,7 +53,9 @@ class Columns:
         return cls(names, converters, unparsed)
 
 
-def load_all(model: type[Model], connection: BaseDatabaseWrapper, columns: Columns, rows: list[Row]) -> list[Instance]:
+def load_all(
+    model: "type[Instance]", connection: BaseDatabaseWrapper, columns: Columns, rows: list[Row]
+) -> list[Instance]:
     """Return instances of rows as the server sent them."""
     try:
         return _load(model, connection, columns, rows)
@@ -61,7 +63,7 @@ def load_all(model: type[Model], connection: BaseDatabaseWrapper, columns: Colum
         return [_load_one(model, connection, columns, row) for row in rows]
 
 
-def load_rows(rows: QuerySet[Model]) -> list[Instance]:
+def load_rows(rows: QuerySet[Instance]) -> list[Instance]:
     """Return instances of the rows of a queryset of all fields."""
     names = [field.attname for field in rows.model._meta.concrete_fields]
     try:
@@ -73,12 +75,12 @@ def load_rows(rows: QuerySet[Model]) -> list[Instance]:
         return [_load_row(rows, pk) for pk in rows.values_list("pk", flat=True)]
 
 
-def loader_of(model: Any) -> Load:
+def loader_of(model: "type[Instance]") -> Load:
     """Return a function that makes an instance of ``(alias, names, row)``. Call it per batch: receivers come and go."""
     return _plain_loader_of(model) or model.from_db
 
 
-def _plain_loader_of(model: Any) -> Load | None:
+def _plain_loader_of(model: "type[Instance]") -> Load | None:
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return None
     new, watches, own = model.__new__, bool(options_of(model).reconcile_on), model._state_field.attname
@@ -98,7 +100,9 @@ def _plain_loader_of(model: Any) -> Load | None:
     return load
 
 
-def _load(model: Any, connection: BaseDatabaseWrapper, columns: Columns, rows: Sequence[Row]) -> list[Instance]:
+def _load(
+    model: "type[Instance]", connection: BaseDatabaseWrapper, columns: Columns, rows: Sequence[Row]
+) -> list[Instance]:
     load = _plain_loader_of(model)
     if load is None:
         load = model.from_db
@@ -112,7 +116,7 @@ def _load(model: Any, connection: BaseDatabaseWrapper, columns: Columns, rows: S
     return [load(alias, names, row) for row in values]
 
 
-def _load_one(model: type[Model], connection: BaseDatabaseWrapper, columns: Columns, row: Row) -> Instance:
+def _load_one(model: "type[Instance]", connection: BaseDatabaseWrapper, columns: Columns, row: Row) -> Instance:
     try:
         [instance] = _load(model, connection, columns, [row])
     except PROJECT_ERRORS as error:
@@ -124,7 +128,7 @@ def _load_one(model: type[Model], connection: BaseDatabaseWrapper, columns: Colu
     return instance
 
 
-def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
+def _load_row(rows: QuerySet[Instance], pk: Pk) -> Instance:
     row = rows.filter(pk=pk)
     try:
         return row.get()
@@ -139,7 +143,7 @@ def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
         return _stand_in(rows.model, rows.db, row.values(*names).get(), error)
 
 
-def _stand_in(model: Any, alias: str, values: dict[str, Any], error: BaseException) -> Instance:
+def _stand_in(model: "type[Instance]", alias: str, values: dict[str, Any], error: BaseException) -> Instance:
     instance = model.__new__(model)
     state = ModelState()
     state.adding, state.db = False, alias

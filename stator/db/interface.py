@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from uuid import UUID
 
 from django.db.models import Model, Q
@@ -22,7 +22,7 @@ from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.rows import Rows
-from stator.db.values import Pk, Row
+from stator.db.values import Instance, Pk, Row
 from stator.extensions.events.claims import GotEvents
 from stator.extensions.steps.attempt import RecordsSteps
 from stator.graph import State
@@ -86,7 +86,7 @@ class Claim(
     # Values of the app for what it keeps of this attempt.
     notes = Kept[Mapping[str, object]]("notes", NO_NOTES)
 
-    def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
+    def __init__(self, operations: "Operations", instance: Instance, state: State, token: UUID, claimed: float) -> None:
         row = instance.__dict__
         self.operations = operations
         self.instance = instance

@@ -48,7 +48,7 @@ class Rows:
     """The rows of one managed model in one scope; all databases have this in common."""
 
     def __init__(self, model: type[Model], scope: Scope, settings: Settings, worker_id: str) -> None:
-        self.model = model
+        self.model = cast("type[Instance]", model)
         self.scope = scope
         self.alias = scope.alias
         self.settings = settings
@@ -115,7 +115,7 @@ class Rows:
     @property
     def whole(self) -> QuerySet[Instance]:
         """All rows of the model, also if these are operations on a part of them."""
-        return cast("QuerySet[Instance]", QuerySet(self.model, using=self.alias))
+        return QuerySet(self.model, using=self.alias)
 
     @cached_property
     def saved(self) -> dict[str, tuple[tuple[str, str, str | None], ...]]:

@@ -7,13 +7,13 @@ from datetime import datetime
 from functools import lru_cache, reduce
 from itertools import chain, pairwise
 from operator import or_
-from typing import Any
 
 from django.db import connections
-from django.db.models import Q, Value
+from django.db.models import Model, Q, QuerySet, Value
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Answer, Question, Tally, by_state, in_all, question, tally
+from stator.db.values import Row
 from stator.explain.survey import LEASED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import longest, seconds_of
@@ -256,7 +256,7 @@ def held(rows: OperatorQuerySet) -> list[Held]:
 
 def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Held]]:
     """Return :func:`held` of each of some models of one database; one statement for those whose keys are alike."""
-    alike: dict[object, list[OperatorQuerySet]] = defaultdict(list)
+    alike: dict[object, list[QuerySet[Model, Row]]] = defaultdict(list)
     for label, rows in rows_of.items():
         pk = rows.model._meta.pk
         own = label if rows.model._meta.is_composite_pk else (type(pk), pk.rel_db_type(connections[rows.db]))
@@ -270,7 +270,7 @@ def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Hel
     return found
 
 
-def _claimed(rows: OperatorQuerySet, label: str) -> Any:
+def _claimed(rows: OperatorQuerySet, label: str) -> QuerySet[Model, Row]:
     field = state_field(rows.model)
     # By name, since a union has one type for each column.
     state = field.name if field.has_names else field.named()

@@ -253,7 +253,7 @@ def _figures(values: list[Any]) -> SchemaFigures:
     return SchemaFigures(ready or 0, waited, leased or 0, failing or 0, quarantined or 0, bool(signs))
 
 
-def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool) -> Statement:
+def _statement(alias: str, models: Iterable[type[Model]], with_signs: bool) -> Statement:
     labels = {model._meta.label_lower for model in models}
     signs = list(signs_of_kinds(labels, alias))
     parts = [counting(Worker.objects.using(alias).live(), 1), _any(signs if with_signs else [])]

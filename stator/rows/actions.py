@@ -1,7 +1,6 @@
 """Manual actions on many objects: who acted and why, and for an hour what each object was before, for ``undo``."""
 
 from collections.abc import Callable
-from typing import Any
 
 from django.db import models
 from django.db.models import Case, F, Model, Q, QuerySet, Value, When
@@ -49,10 +48,21 @@ class Action(models.Model):
         return f"{self.kind} {self.pk}: {self.model_label}"
 
     @classmethod
-    def of(cls, model: type[Model], kind: str, actor: str = "", reason: str = "", **given: Any) -> "Action":
+    def of(
+        cls,
+        model: type[Model],
+        kind: str,
+        actor: str = "",
+        reason: str = "",
+        *,
+        moves: bool = False,
+        undoes: int | None = None,
+    ) -> "Action":
         """Return an action that is saved with the first objects that it changes."""
         label = owner_of(model)._meta.label_lower
-        return cls(model_label=label, kind=kind, actor=actor[:150], reason=reason[:REASON_LENGTH], **given)
+        return cls(
+            model_label=label, kind=kind, actor=actor[:150], reason=reason[:REASON_LENGTH], moves=moves, undoes=undoes
+        )
 
     def note(self, rows: QuerySet[Model], count: int, attempts: Combinable | None = None) -> None:
         """Store what ``count`` locked rows are, in the transaction that then changes them.

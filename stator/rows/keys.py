@@ -6,7 +6,7 @@ People read and write ``3,17``.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet, ValidationError
@@ -90,7 +90,7 @@ def has_usable_key(model: type[Model]) -> bool:
     return not model._meta.is_composite_pk or all(isinstance(part, IntegerField | UUIDField) for part in parts)
 
 
-def key_of(model: type[Model], text: str) -> Any:
+def key_of(model: type[Model], text: str) -> Hashable:
     """Return the primary key with this text; raise ``ValidationError`` if it cannot be one.
 
     The parts of a composite key are separated by commas, in brackets or not.
@@ -104,7 +104,7 @@ def key_of(model: type[Model], text: str) -> Any:
     return tuple(_value_of(field, part) for field, part in zip(fields, parts, strict=True))
 
 
-def _value_of(field: Field, text: str) -> object:
+def _value_of(field: Field, text: str) -> Hashable:
     """Return the value of a column, which the database can compare with its own."""
     if "\0" in text:
         raise ValidationError("a key has no NUL")
@@ -144,7 +144,7 @@ def stored_text(model: type[Model] | None, text: str) -> str:
     return next((str(key) for key, _ in keys_of(model, [text])), text)
 
 
-def keys_in(rows: QuerySet[Model]) -> list[Any]:
+def keys_in(rows: QuerySet[Model]) -> list[Hashable]:
     """Return the primary keys of rows; Django would cut composite ones of a DISTINCT."""
     if rows.model._meta.is_composite_pk:
         return list(rows.values_list(*key_names(rows.model)))

@@ -98,7 +98,7 @@ class ModelOption:
     """
 
     name: str
-    wrong: Callable[[type[Model], Any], str]
+    wrong: Callable[[type[Model], object], str]
     unset: Any = None
     prepare: Callable[[type[Model], Any], object] | None = None
 

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from django.db.models import Model
 
+from stator.graph.kept import HasKept
+
 
 class HowFar:
     """How far something is: ``done`` of ``total``, if that is known, with a text."""
@@ -26,7 +28,7 @@ class HowFar:
         of = f" of {_number(self.total)} ({self.percent} %)" if self.total else ""
         return f"{_number(self.done)}{of}{', ' if self.text else ''}{self.text}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the progress for JSON."""
         return {"done": self.done, "total": self.total, "percent": self.percent, "text": self.text}
 
@@ -53,19 +55,19 @@ class News:
     name: ClassVar[str]
     model: ClassVar[type[Model]]
 
-    def say(self, claim: Any, *values: Any) -> None:
+    def say(self, claim: HasKept, *values: Any) -> None:
         """Remember what an attempt says; any thread may call it."""
         raise NotImplementedError
 
-    def of(self, claim: Any) -> Any:
+    def of(self, claim: HasKept) -> Any:
         """Return what an attempt has said since it was last shown; None for nothing. Its items are JSON."""
         raise NotImplementedError
 
-    def shown(self, claim: Any, said: Any) -> None:
+    def shown(self, claim: HasKept, said: Any) -> None:
         """Note what has been shown."""
         raise NotImplementedError
 
-    def write(self, operations: Any, news: Collection[tuple[Any, Any]]) -> None:
+    def write(self, operations: Any, news: Collection[tuple[HasKept, Any]]) -> None:
         """Write what attempts on rows of one model have said."""
         raise NotImplementedError
 
@@ -87,12 +89,12 @@ class NewsKinds:
 NEWS = NewsKinds()
 
 
-def has_news(claim: Any) -> bool:
+def has_news(claim: HasKept) -> bool:
     """Return whether an attempt has said anything that has not been shown."""
     return bool(claim.kept) and any(kind.of(claim) is not None for kind in NEWS.all)
 
 
-def write_news(operations: object, claims: Iterable[Any]) -> None:
+def write_news(operations: object, claims: Iterable[HasKept]) -> None:
     """Write what attempts on rows of one model have said since the last time."""
     kept = [claim for claim in claims if claim.kept]
     for kind in NEWS.all if kept else ():
@@ -102,7 +104,7 @@ def write_news(operations: object, claims: Iterable[Any]) -> None:
                 kind.shown(claim, said)
 
 
-def send_news(claim: Any, send: Callable[[Any], object]) -> None:
+def send_news(claim: HasKept, send: Callable[[Any], object]) -> None:
     """Send what an attempt has said since the last time to the process that writes it."""
     for kind in NEWS.all if claim.kept else ():
         if (said := kind.of(claim)) is not None:
@@ -110,7 +112,7 @@ def send_news(claim: Any, send: Callable[[Any], object]) -> None:
             send({kind.name: list(said)})
 
 
-def take_news(claim: Any, name: str, *values: object) -> None:
+def take_news(claim: HasKept, name: str, *values: object) -> None:
     """Remember what an attempt has said elsewhere; news of a kind that is not there are dropped."""
     for kind in NEWS.all:
         if kind.name == name:

@@ -379,13 +379,11 @@ def state_field(model: type[models.Model]) -> StateField:
     return found
 
 
-def state_of(instance: Any) -> State | None:
+def state_of(instance: Model) -> State | None:
     """Return the state of an object of a managed model; None if this code does not know it."""
-    field: StateField = instance._state_field
-    return field.state_of(instance)
+    return state_field(type(instance)).state_of(instance)
 
 
-def state_name(instance: Any) -> str:
+def state_name(instance: Model) -> str:
     """Return the name of the state of an object of a managed model, or the text of a value without a name."""
-    field: StateField = instance._state_field
-    return field.of(instance)
+    return state_field(type(instance)).of(instance)

@@ -1,8 +1,7 @@
 """How long objects were in a state that they left."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Min, Model, QuerySet, Sum
 
@@ -20,7 +19,7 @@ class Stay:
     moves: int = 0
 
     @classmethod
-    def of(cls, rows: QuerySet[Model], each: dict[Any, float | None] | None = None) -> "Stay":
+    def of(cls, rows: QuerySet[Model], each: dict[Hashable, float | None] | None = None) -> "Stay":
         """Return the stay of rows that are about to leave their state, by the database's clock.
 
         ``each``: gets the seconds of each row by its key.

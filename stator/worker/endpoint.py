@@ -7,11 +7,14 @@ import threading
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from stator.worker.measures import WorkerMetrics
+
+if TYPE_CHECKING:
+    from stator.worker.worker import Worker
 
 logger = logging.getLogger("stator.worker")
 
@@ -31,7 +34,7 @@ class Endpoint:
         """The port that it listens on; the system chooses one if 0 was asked for."""
         return int(self._server.server_address[1])
 
-    def start(self, worker: object) -> None:
+    def start(self, worker: "Worker") -> None:
         """Answer requests about a worker that is about to run."""
         self._server.worker = worker
         self._thread.start()
@@ -46,7 +49,7 @@ class Endpoint:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
-    worker: Any = None
+    worker: "Worker"
 
     def server_bind(self) -> None:
         """Bind without looking up this host's name, which may take long and is not used."""

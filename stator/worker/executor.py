@@ -64,7 +64,7 @@ class Calls(NamedTuple):
     """
 
     sync: Callable[[list[Claim]], list[Ended]]
-    on_loop: Callable[[list[Claim]], Coroutine[Any, Any, list[Ended]]]
+    on_loop: Callable[[list[Claim]], Coroutine[object, None, list[Ended]]]
     atomic: Callable[[list[Claim]], Attempted]
     given_up: Callable[[Claim, Outcome], None]
 
