@@ -171,7 +171,7 @@ def drain(*models: type[StatorModel], limit: int = 100) -> int:
         attempts += made
         if not made:
             return attempts
-    if left := [description for model in runner.models for description in _still_ready(model)]:
+    if left := [description for model in runner.models or () for description in _still_ready(model)]:
         raise NotDrained(f"still ready after {limit} attempts each: {', '.join(left)}")
     return attempts
 

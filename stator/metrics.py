@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from django.db import connections
 from django.db.models import Count, Sum
@@ -146,7 +145,7 @@ def _add_problems(values: Values, found: list[Problem]) -> None:
 
 
 def _add_database(values: Values, alias: str) -> None:
-    rows: Any = Worker.objects.using(alias)
+    rows = Worker.objects.using(alias)
     counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
     for status, count in (dict.fromkeys(("alive", "silent", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][alias, status] = count

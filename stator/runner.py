@@ -1,9 +1,8 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections, router
@@ -49,7 +48,7 @@ class StatorRunner(WorkerOptions):
     settings.
     """
 
-    models: Any = None
+    models: Iterable[type[StatorModel]] | None = None
     concurrency: int | None = None
     concurrency_per_model: int | None = None
     liveness_file: str | None = None
@@ -66,11 +65,12 @@ class StatorRunner(WorkerOptions):
     scopes: Scopes | None = None
 
     handled: dict[str, int] = field(default_factory=dict, init=False)
+    _managed: list[type[StatorModel]] = field(default_factory=list, init=False)
     # What a single cycle does around handlers, besides the extensions.
     around: Sequence[Around] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        self.models: list[type[StatorModel]] = managed(StatorModel.subclasses if self.models is None else self.models)
+        self.models = self._managed = managed(StatorModel.subclasses if self.models is None else self.models)
 
     def run(self) -> Summary:
         """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running.
@@ -78,7 +78,7 @@ class StatorRunner(WorkerOptions):
         Raises ``RuntimeError`` within a transaction of this thread, as in a ``TestCase`` of Django: the worker's
         connections would not see its rows, or would wait for it.
         """
-        for alias in by_database(self.models, self.database):
+        for alias in by_database(self._managed, self.database):
             if connections[alias].in_atomic_block:
                 raise RuntimeError(
                     f"StatorRunner.run() cannot work within a transaction on {alias!r}: its connections do not see "
@@ -91,7 +91,7 @@ class StatorRunner(WorkerOptions):
     def worker(self) -> Worker:
         """Return the worker that :meth:`run` runs, not yet started."""
         return Worker(
-            self.models,
+            self._managed,
             self.settings(),
             alias=self.database,
             scopes=self.scopes_to_serve(),
@@ -108,7 +108,7 @@ class StatorRunner(WorkerOptions):
         return self.scopes
 
     def _served(self) -> Served | None:
-        served: Served | None = PATHS.served(self.models, self.database, self.schemas)
+        served: Served | None = PATHS.served(self._managed, self.database, self.schemas)
         return served
 
     def settings(self) -> Settings:
@@ -124,7 +124,7 @@ class StatorRunner(WorkerOptions):
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
         """Return the aliases of the databases where it serves a model; for receivers of ``on_schedule``."""
-        return [self.database or router.db_for_write(model)] if model in self.models else []
+        return [self.database or router.db_for_write(model)] if model in self._managed else []
 
     def run_single_cycle(self) -> int:
         """Run deletions and timeouts, and attempt every ready or due row once; return how many were attempted.
@@ -136,8 +136,8 @@ class StatorRunner(WorkerOptions):
         if self.name:
             # Without a name, each cycle counts as another worker, so that limits per worker do not stop a test.
             give_name(worker_id, self.name)
-        databases = {alias for model in self.models for alias in self.databases_of(model)}
-        served = models_by_path(self.models, self.scopes_to_serve())
+        databases = {alias for model in self._managed for alias in self.databases_of(model)}
+        served = models_by_path(self._managed, self.scopes_to_serve())
         send_in(served, on_schedule, self, databases=sorted(databases))
         attempts: list[list[Claim]] = []
         for path, models in served.items():

@@ -25,7 +25,7 @@ from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, model_of
 from stator.rows.record_tables import RECORD_TABLES
-from stator.rows.state_column import state_field
+from stator.rows.state_column import StateField, state_field
 from stator.rows.transitions import tell_moves
 from stator.rows.wakeup import announce
 from stator.scopes import are_apart, read_first
@@ -170,7 +170,7 @@ class _Undoing:
             self.done.rest = page[-1].object_pk
         self.done.rest = ""
 
-    def _part(self, some: Any, page: list[Was]) -> None:
+    def _part(self, some: Callable[[list[Was]], Collection[object]], page: list[Was]) -> None:
         """Undo a batch; if the database refuses it, find the rows that it refuses."""
         try:
             back = some(page)
@@ -349,7 +349,7 @@ def _as_left(before: Was, row: Locked) -> bool:
     return (before.version, before.tried) == (row.version, row.attempts)
 
 
-def _why(row: Was, now: list[Any] | None, field: Any) -> str:
+def _why(row: Was, now: list[Any] | None, field: StateField) -> str:
     """Return why an object was left alone. ``now``: what is stored for its state, version and claim; None if gone."""
     if now is None:
         return "is gone"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from stator.admin.access import Pages
 from stator.admin.graphs import LivePicture, Segment, picture, state_bar
+from stator.admin.listing import Context
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.kinds import KINDS
@@ -166,12 +166,12 @@ class ShownModels:
     quiet: list[ModelRow] = field(default_factory=list)
     panel: Panel | None = None
     figures: list[Figure] = field(default_factory=list)
-    groups: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[Context] = field(default_factory=list)
     older_errors: bool = False
     processes: list[dict[str, object]] = field(default_factory=list)
     ended: list[dict[str, object]] = field(default_factory=list)
     alive: int = 0
-    stuck: list[dict[str, Any]] = field(default_factory=list)
+    stuck: list[Context] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
 
 

@@ -5,13 +5,14 @@ refers to rows on several nodes, unless its own table is in a further subquery, 
 rows are of one slice, and the statement says so of each table.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.backends.postgresql.compiler import SQLInsertCompiler
-from django.db.models import F, Func, Subquery, Value
+from django.db.models import F, Field, Func, Subquery, Value
 from django.db.models.expressions import Col
 from django.db.models.lookups import Exact
-from django.db.models.sql import compiler
+from django.db.models.sql import Query, compiler
 from django.db.models.sql.compiler import SQLAggregateCompiler
 from django.db.models.sql.where import WhereNode
 
@@ -33,7 +34,7 @@ class OfSlice(compiler.SQLCompiler):
     """Compiles queries whose tables are beside each other: each is read for the slice of the query around it."""
 
     # The condition that says so of the first table.
-    of_slice: Any = None
+    of_slice: Exact | None = None
 
     def as_sql(self, *arguments: Any, **named: Any) -> Any:
         """Return the statement and its parameters."""
@@ -44,9 +45,9 @@ class OfSlice(compiler.SQLCompiler):
         finally:
             setattr(self.connection, SLICE, around)
 
-    def _slice(self, around: object) -> Any:
+    def _slice(self, around: object) -> Col | Value | None:
         """Return the value of ``spread`` that the rows have, as an expression, or None; ``around``: of outer rows."""
-        query: Any = self.query
+        query = self.query
         fixed = around if isinstance(around, Value) else None
         # The first ones of a subquery may have been trimmed.
         used = [alias for alias in query.alias_map if query.alias_refcount[alias]]
@@ -61,11 +62,11 @@ class OfSlice(compiler.SQLCompiler):
         return fixed or column
 
 
-def _column(query: Any, alias: str) -> Any:
+def _column(query: Query, alias: str) -> Col | None:
     """Return the column of ``spread`` of a table that is beside others; else None, also of a query without tables."""
     table = query.alias_map.get(alias)
-    field = table and columns_of_slices().get(table.table_name)
-    return field and field.get_col(alias)
+    field = columns_of_slices().get(table.table_name) if table else None
+    return field.get_col(alias) if field else None
 
 
 def _is_same(found: object, column: Col) -> bool:
@@ -81,11 +82,9 @@ def _refers_outside(query: Any, conditions: list[Any]) -> bool:
 class SQLCompiler(OfSlice):
     """Encloses the table of a query that is marked so, with its conditions that refer to no other query."""
 
-    where: Any
-
     def get_from_clause(self) -> Any:
         """Return the tables of FROM, and the parameters of that clause."""
-        query: Any = self.query
+        query = self.query
         if not (columns := getattr(query, READ_FIRST, ())):
             return self._beside(*super().get_from_clause())
         conditions = self.where
@@ -99,7 +98,7 @@ class SQLCompiler(OfSlice):
         enclosed = written(ENCLOSED, columns=names, table=table, conditions=met, alias=query.get_initial_alias())
         return [enclosed.text], list(enclosed.params)
 
-    def _beside(self, tables: list[str], params: object) -> Any:
+    def _beside(self, tables: list[str], params: Sequence[object]) -> tuple[list[str], Sequence[object]]:
         """Return the tables of FROM, joined within the slice, and their parameters."""
         query = self.query
         if self.of_slice:
@@ -133,7 +132,7 @@ class SQLUpdateCompiler(OfSlice, compiler.SQLUpdateCompiler):
         return super().as_sql(*arguments, **named)
 
 
-def _enclosed(field: Any, value: Any) -> Any:
+def _enclosed(field: Field, value: object) -> object:
     if not hasattr(value, "resolve_expression") or isinstance(value, Value | F | Subquery | Enclosed | WhereNode):
         return value
     return Enclosed(value, output_field=field)

@@ -77,7 +77,7 @@ def _session_alone(connection: BaseDatabaseWrapper) -> Session | None:
 
 
 def _with_own_settings(
-    execute: Callable[..., object], text: Any, params: object, many: bool, context: dict[str, Any]
+    execute: Callable[..., object], text: object, params: object, many: bool, context: dict[str, Any]
 ) -> object:
     """Send a statement of Django's cursor, which may be the project's, in a session with its own settings."""
     connection = context["connection"]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import psycopg
 
@@ -16,19 +15,23 @@ class NodeSilent(psycopg.OperationalError):
     sqlstate, of_remote, sent = "08006", True, True
 
 
-def watched(driver: "psycopg.Connection[Any]") -> None:
+# An exchange of the driver with the server.
+Exchange = Generator[object, object, object]
+
+
+def watched(driver: "psycopg.Connection[object]") -> None:
     """Have a connection give up a statement that waits for a silent node, in a context with a watch."""
     setattr(driver, "wait", partial(_wait, driver, driver.wait))  # noqa: B010 - of this one
 
 
 def _wait(
-    driver: "psycopg.Connection[Any]", wait: Callable[..., object], answer: object, *rest: object, **named: object
+    driver: "psycopg.Connection[object]", wait: Callable[..., object], answer: Exchange, *rest: object, **named: object
 ) -> object:
     watch = WATCH.get()
     return wait(answer if watch is None else _patiently(watch, answer, driver), *rest, **named)
 
 
-def _patiently(watch: StatementWatch, answer: Any, driver: "psycopg.Connection[Any]") -> Generator[Any, Any, Any]:
+def _patiently(watch: StatementWatch, answer: Exchange, driver: "psycopg.Connection[object]") -> Exchange:
     """Go on with the driver's generator of one exchange with the server, which wakes up each 0.1 s."""
     began = monotonic()
     try:

@@ -3,7 +3,6 @@
 import json
 from argparse import ArgumentParser
 from difflib import get_close_matches
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import connections, router
@@ -138,7 +137,7 @@ def _value(text: str) -> object:
         return text
 
 
-def json_of(option: str, text: str | None) -> Any:
+def json_of(option: str, text: str | None) -> object:
     """Return the value of a text in JSON; None if it is left out."""
     try:
         return None if text is None else json.loads(text)

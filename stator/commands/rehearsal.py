@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connections, transaction
@@ -90,8 +89,7 @@ def _rolled_back(operations: Operations) -> Iterator[None]:
 def _never_commit(stack: ExitStack, alias: str) -> None:
     stack.callback(transaction.set_rollback, True, using=alias)
     # As in Django's tests, a handler may open an outermost (``durable``) transaction: in a worker it is outermost.
-    block: Any = connections[alias].atomic_blocks[-1]
-    block._from_testcase = True
+    setattr(connections[alias].atomic_blocks[-1], "_from_testcase", True)  # noqa: B010 - no attribute that types know
 
 
 def _claim(operations: Operations, state: State, pks: list[object]) -> list[Claim]:

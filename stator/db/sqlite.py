@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic
 from traceback import clear_frames
-from typing import Any
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -30,12 +29,12 @@ class SqliteTransactions(transactions.Transactions):
         return self._immediate(None)
 
     def _immediate(self, wait: float | None) -> AbstractContextManager[object]:
-        connection: Any = self._operations.connection
+        connection = self._operations.connection
         atomic = super().transaction()
         if connection.in_atomic_block:
             return atomic
         connection.ensure_connection()
-        connection.transaction_mode = "IMMEDIATE"
+        setattr(connection, "transaction_mode", "IMMEDIATE")  # noqa: B010 - of SQLite's connections alone
         return atomic if wait is None else _waiting(connection, wait, atomic)
 
     def reading(self) -> AbstractContextManager[object]:

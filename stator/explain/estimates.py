@@ -6,8 +6,8 @@ All pages, commands and sentences ask :func:`estimate`, so that no two of them d
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
+from stator.explain.problem import Numbers
 from stator.rows.clock import local_moment
 
 # Seconds of the last moves, and how many moves a limit has to allow in them so that their number says something.
@@ -37,7 +37,7 @@ class Estimate:
         return min(MOST, self.count / self.pace)
 
     @property
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> Numbers:
         """The numbers for programs."""
         return {"per_second": self.pace, "done_in": self.seconds}
 

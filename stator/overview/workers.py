@@ -36,7 +36,7 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
     runs: dict[str, list[tuple[str, Held]]] = defaultdict(list)
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
-    rows: Any = Worker.objects.using(using)
+    rows = Worker.objects.using(using)
     published = {"replaced": F("published__replaced"), "deaf": F("published__deaf"), "graphs": GRAPHS, "left": LEFT}
     read = rows.with_status().annotate(**published).defer("published")
     workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])

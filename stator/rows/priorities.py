@@ -4,7 +4,6 @@ Databases differ in where nulls come, and some have no descending indexes.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BigIntegerField, F, Field, Func, GeneratedField, Model
@@ -32,12 +31,10 @@ class Inverse(Urgency):
 
     template = f"COALESCE(-1 - %(expressions)s, {LAST})"
 
-    def as_mysql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
-    ) -> tuple[str, tuple[object, ...]]:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[object, ...]]:
         """Compile for columns without a sign as well, whose differences must not be negative."""
         template = f"COALESCE(-1 - CAST(%(expressions)s AS SIGNED), {LAST})"
-        return self.as_sql(compiler, connection, template=template, **context)
+        return self.as_sql(compiler, connection, template=template)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from django.db.backends.base.operations import BaseDatabaseOperations
 from django.db.models import DEFERRED, Case, F, Model, QuerySet, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
-from django.db.models.lookups import Exact, In, IsNull
+from django.db.models.lookups import Exact, In, IsNull, Lookup
 from django.db.models.query_utils import DeferredAttribute
 
 from stator.graph.graphs import StateGraph, at_rest, state_problem
@@ -53,10 +53,10 @@ class AsDjangoField(models.Field):
     field. Packages copy fields to models that are not managed, where nothing may depend on the other columns.
     """
 
-    django_class: Any
+    django_class: type[models.Field]
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:
+    def __class__(self) -> type:
         return self.django_class
 
     def __deepcopy__(self, memodict: dict[int, object]) -> Self:
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     class _Column(models.Field[V, V]):
         """A field with values of one type, to which states and their names are assigned, too."""
 
-        django_class: Any
+        django_class: type[models.Field]
 
         # Django puts an attribute in the place of the field.
         def __get__(self, instance: object, owner: object) -> V: ...  # type: ignore[override]
@@ -152,7 +152,7 @@ class StateField(_Column[V]):
         """Return whether all of these states, names or values are left to other code."""
         return bool(self.left) and all((found := self.find(each)) and found.name in self.left for each in states)
 
-    def at(self, state: State | str, *, gone: bool = False) -> dict[str, Any]:
+    def at(self, state: State | str, *, gone: bool = False) -> dict[str, object]:
         """Return the column with what is stored for a state, as a filter or as a change.
 
         ``gone``: the graph may lack it, which is no mistake.
@@ -234,7 +234,7 @@ class StateField(_Column[V]):
         """Return the state of an object; None if this code does not know it."""
         return self.states.get(self.stored(getattr(instance, self.attname)))
 
-    def named(self, of: Callable[[str], Any] = F) -> Any:
+    def named(self, of: Callable[[str], Combinable] = F) -> Combinable:
         """Return an expression for the name of a row's state, which our own tables have.
 
         ``of``: makes an expression of the column's name, such as ``OuterRef``.
@@ -258,7 +258,7 @@ class StateField(_Column[V]):
         cases = [When(Exact(name, Value(each)), then=Value(state.value)) for each, state in self.graph.states.items()]
         return Case(*cases, output_field=self.django_class())
 
-    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, str, Sequence[object], dict[str, object]]:
         name, path, args, kwargs = super().deconstruct()
         # Migrations record the values with the names, so that makemigrations notices when one is gone or changed, but
         # not another label or order.
@@ -269,20 +269,20 @@ class StateField(_Column[V]):
         """Return a copy for another model, with its graph, which the plain form for migrations lacks."""
         return StateField(self.declared, base_field=self.django_class, **self.deconstruct()[3])
 
-    def to_python(self, value: object) -> Any:
+    def to_python(self, value: object) -> object:
         return super().to_python(self.stored(value))
 
-    def get_prep_value(self, value: object) -> Any:
+    def get_prep_value(self, value: object) -> object:
         if type(value) is str and self.has_names:
             if value not in self.states:
                 self._note_unknown(value)
             return value
         return super().get_prep_value(self.stored(value))
 
-    def get_lookup(self, lookup_name: str) -> Any:
+    def get_lookup(self, lookup_name: str) -> type[Lookup] | None:
         found: Any = super().get_lookup(lookup_name)
         # Comparisons by order or pattern may name any value.
-        return found if self.has_names or lookup_name not in ("exact", "in") else _refusing(found)
+        return _refusing(found) if found and lookup_name in ("exact", "in") and not self.has_names else found
 
     def refuse_unknown(self, value: object) -> None:
         """Raise ``ValueError`` for a value in a lookup that means no state of the graph, which would find no rows."""
@@ -331,7 +331,7 @@ class _Refusing:
     lhs: Any
     rhs: Any
 
-    def get_prep_lookup(self) -> Any:
+    def get_prep_lookup(self) -> object:
         if not hasattr(self.rhs, "resolve_expression"):
             for each in self.rhs if isinstance(self, In) else [self.rhs]:
                 self.lhs.output_field.refuse_unknown(each)

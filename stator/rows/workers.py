@@ -5,6 +5,7 @@ import re
 import socket
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 from django.db.models import (
@@ -50,7 +51,7 @@ class WorkerQuerySet(QuerySet["Worker"]):
         """Return the workers with a recent heartbeat that have not stopped."""
         return self.filter(stopped=None, heartbeat__gt=columns.after(-WORKER_ALIVE))
 
-    def with_status(self) -> "WorkerQuerySet":
+    def with_status(self) -> "QuerySet[Any]":
         """Annotate each with ``status``: ``alive``, ``silent`` (no heartbeat) or ``stopped``, and the time ``now``."""
         status = Case(
             When(stopped__isnull=False, then=Value("stopped")),

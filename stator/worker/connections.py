@@ -135,7 +135,7 @@ def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> No
 
 
 def _note_session_change(
-    execute: Callable[..., object], sql: Any, params: object, many: bool, context: dict[str, Any]
+    execute: Callable[..., object], sql: object, params: object, many: bool, context: dict[str, Any]
 ) -> object:
     connection = context["connection"]
     # psycopg composes statements of parts.

@@ -9,7 +9,7 @@ from contextvars import Context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import connections
 from django.db.models import Model
@@ -47,6 +47,9 @@ from stator.worker.tables import Tables
 from stator.worker.thread_pool import database_thread_for_handlers
 from stator.worker.threads import DatabaseThreads, RunInThread, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
+
+if TYPE_CHECKING:
+    from stator.worker.listener import Listener
 
 # Seconds that the end of a worker waits for each of its threads.
 STOP_TIME = 2.0
@@ -276,7 +279,7 @@ class Worker(WorkerOptions):
         if self.progress:
             yield WorkerPart(beat=partial(self.progress, self))
 
-    def _listeners(self) -> list[Any]:
+    def _listeners(self) -> "list[Listener]":
         if not self.settings.NOTIFY:
             return []
         aliases = {operations.alias for operations in self.kinds}

@@ -216,7 +216,7 @@ class Command(TerminalCommand):
         try:
             # The result is kept, because a later check may find other schemas, or no database.
             runner.scopes = runner.scopes_to_serve()
-            check_database(runner.models, runner.database, runner.scopes)
+            check_database(list(runner.models or ()), runner.database, runner.scopes)
             return self._serve(runner, number)
         except Unusable as error:
             for line in str(error).splitlines():
