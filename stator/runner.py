@@ -65,12 +65,16 @@ class StatorRunner(WorkerOptions):
     scopes: Scopes | None = None
 
     handled: dict[str, int] = field(default_factory=dict, init=False)
-    _managed: list[type[StatorModel]] = field(default_factory=list, init=False)
     # What a single cycle does around handlers, besides the extensions.
     around: Sequence[Around] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        self.models = self._managed = managed(StatorModel.subclasses if self.models is None else self.models)
+        self.models = managed(StatorModel.subclasses if self.models is None else self.models)
+
+    @property
+    def _managed(self) -> list[type[StatorModel]]:
+        # A program may assign others.
+        return list(self.models or ())
 
     def run(self) -> Summary:
         """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running.
