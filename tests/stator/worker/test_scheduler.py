@@ -64,15 +64,6 @@ async def idle(scheduler, pauses):
     return pauses[-1]
 
 
-def test_chores_of_extensions_follow_those_of_the_core():
-    assert {when: [duty.name for duty in duties_of(when)] for when in When} == {
-        When.FIRST: ["partitions"],
-        When.START: ["settle", "reopen"],
-        When.PASS: ["rename", "move_matching", "time_out", "delete_due", "reopen", "shadow"],
-        When.TOGETHER: ["sample_depths"],
-    }
-
-
 async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     scheduler = Looking()
     assert await idle(scheduler, pauses) > 0.8 * POLL_INTERVAL
