@@ -461,7 +461,7 @@ def test_clock_of_the_machine_is_asked_in_few_modules(name):
         assert not asks, f"stator.{name} line {node.lineno} asks {called}()"
 
 
-@each(modules("tests"))
+@each([path for path in modules("tests") if "sleep" in path.read_text()])
 def test_no_test_sleeps(path):
     if str(path.relative_to(ROOT)) in SLEEPS:
         return
