@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 # Variables that a worker reads when it runs, and not when it loads.
-LATE = ("STATOR_", "TEST_DATABASE_", "TESTAPP_ACTOR", "PGAPPNAME", "PYTEST_CURRENT_TEST")
+LATE = ("STATOR_", "TEST_DATABASE_", "TESTAPP_", "PGAPPNAME", "PYTEST_CURRENT_TEST")
 
 # What commands of projects load, as far as it neither reads settings nor has models; a project may have another stator.
 OF_PROJECTS = (

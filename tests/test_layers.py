@@ -3,6 +3,7 @@
 import ast
 import re
 from functools import wraps
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -260,39 +261,17 @@ def test_floor_0_knows_nothing_of_django(name):
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    circle = circle_in(all_edges())
-    assert circle is None, f"a circle: {' -> '.join(circle or [])}"
+    try:
+        TopologicalSorter({name: run_edges_of(name) for name in WHOLE_NAMES}).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 
 
-def all_edges():
-    return {
-        name: {edge for edge in edges_of(_run(tree_of(path))) if edge in WHOLE_NAMES} - {name}
-        for name, path in WHOLE_NAMES.items()
-    }
-
-
-def _run(tree):
-    """A module without what is for type checkers only, which is at its top."""
-    body = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
-    return ast.Module(body, [])
-
-
-def circle_in(edges):
-    """A circle in a graph, from its first name to the same; None if there is none."""
-    done, path = set(), []
-
-    def visit(name):
-        if name in path:
-            return [*path[path.index(name) :], name]
-        if name in done:
-            return None
-        path.append(name)
-        found = next(filter(None, map(visit, sorted(edges[name]))), None)
-        path.pop()
-        done.add(name)
-        return found
-
-    return next(filter(None, map(visit, sorted(edges))), None)
+def run_edges_of(name):
+    """The modules of ours that one imports, but for what is for type checkers only, which is at its top."""
+    body = tree_of(WHOLE_NAMES[name]).body
+    run = [node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    return {edge for edge in edges_of(ast.Module(run, [])) if edge in WHOLE_NAMES} - {name}
 
 
 # Only these ask which vendor a database is of; the others ask for a capability.

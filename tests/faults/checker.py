@@ -5,7 +5,7 @@ declared transitions, an unbroken chain, versions without gaps. I3 at most one s
 accepted outcome for each (object, version), and none without a start; an atomic state has the effects of its accepted
 outcomes and no others. I4 no accepted write by anybody but the holder. I5 every claim has exactly one end. I6 attempts
 and crashes in the row are those in the history. I7 at the end everything is terminal, quarantined or deleted, and no
-lock is left. I8 reaped, claimed again, and claimed when due soon enough. I9 one holder for each exclusive key. I10 a
+lock is left. I8 reaped and claimed again soon enough. I9 one holder for each exclusive key. I10 a
 waiting row of higher priority is passed over by a bounded number of claims.
 """
 
@@ -30,11 +30,10 @@ class Rules:
 
     ``edges``: declared ``(from, to)``. ``external``: states in which rows may rest at the end besides the terminal
     ones. ``reap_slack`` and ``claim_slack``: seconds from expiry to the reaping, and on to the next claim.
-    ``due_slack``: seconds from the due time to the claim. ``atomic``: states whose handlers write effects with the
-    outcome, in one transaction. ``started``: whether handlers leave effects. ``quiet``: whether all work was done
-    before the history ends. ``longest_lease``: seconds; a lease that ends later was made before the clock was set
-    back, and may be reaped. ``passed_over``: how many claims may pass over a row that is ready and more urgent than
-    what they take.
+    ``atomic``: states whose handlers write effects with the outcome, in one transaction. ``started``: whether handlers
+    leave effects. ``quiet``: whether all work was done before the history ends. ``longest_lease``: seconds; a lease
+    that ends later was made before the clock was set back, and may be reaped. ``passed_over``: how many claims may
+    pass over a row that is ready and more urgent than what they take.
     """
 
     edges: frozenset[tuple[str, str]]
@@ -45,7 +44,6 @@ class Rules:
     max_crashes: int = 3
     reap_slack: float | None = None
     claim_slack: float | None = None
-    due_slack: float | None = None
     atomic: frozenset[str] = frozenset()
     started: bool = True
     # Whether the start is written before anything else of an attempt can happen, as in the simulation.
@@ -299,17 +297,6 @@ def recovery_is_prompt(case: Case) -> None:
             reaped = None
 
 
-def due_rows_are_claimed(case: Case) -> None:
-    """I8, for rows that are due: only where nothing else keeps the workers busy."""
-    due = None
-    for step in case.steps:
-        new = step.event.new
-        if due is not None and step.kind is Kind.CLAIM:
-            _check_delay(case, "claimed", due, step.event.at, case.rules.due_slack, "it was due")
-        attempted = new and not new.claim and new.state not in case.rules.terminal | case.rules.external
-        due = max(new.next_attempt or step.event.at, step.event.at) if attempted else None
-
-
 def keys_have_one_holder(history: History) -> list[Violation]:
     """I9."""
     found, holders = list[Violation](), dict[str, str]()
@@ -353,22 +340,12 @@ def _claims_and_others(events: Iterable[Event]) -> Iterator[list[Event]]:
     return (list(same) for _, same in groupby(events, key=lambda event: (event.new and event.new.claim) or object()))
 
 
-def _check_delay(
-    case: Case, what: str, since: Any, at: Any, slack: float | None, from_when: str = "its lease ended"
-) -> None:
+def _check_delay(case: Case, what: str, since: Any, at: Any, slack: float | None) -> None:
     if slack is not None and at - since > timedelta(seconds=slack):
-        case.object_to("I8", f"{what} {at - since} after {from_when}")
+        case.object_to("I8", f"{what} {at - since} after its lease ended")
 
 
 INVARIANTS = (
-    leases_do_not_overlap,
-    chain_is_unbroken,
-    outcomes_have_one_start,
-    atomic_effects_are_accepted,
-    holders_alone_write,
-    claims_end_once,
-    accounts_agree,
-    nothing_is_left,
-    recovery_is_prompt,
-    due_rows_are_claimed,
-)
+    leases_do_not_overlap, chain_is_unbroken, outcomes_have_one_start, atomic_effects_are_accepted,
+    holders_alone_write, claims_end_once, accounts_agree, nothing_is_left, recovery_is_prompt,
+)  # fmt: skip

@@ -12,6 +12,7 @@ from stator.db.interface import new_worker_id
 from stator.rows.claimable import Crashes
 from tests.faults.events import Kind
 from tests.faults.fleet import RECOVERY, logged
+from tests.faults.test_kill import SOON
 from tests.faults.test_recovery import Stream, percentiles, waits_from_creation
 from tests.processes import wait_until
 from tests.testapp.faults import Bomb, Effect, Job, ThreadJob
@@ -70,11 +71,11 @@ def command_of(process):
 
 
 def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_time(watch, fleet):
-    """By a signal; in test_kill.py there are other ends beside it."""
+    """By a signal; in test_kill.py there are other ends beside it. Those beside it are tried again one at a time."""
     watched, stream = watch(Bomb, ThreadJob), Stream()
     bomb = Bomb.objects.create(kind="segfault")
-    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
-    workers = fleet("testapp.Bomb", "testapp.ThreadJob")
+    others = [Bomb.objects.create(kind="harmless") for _ in range(24)]
+    workers = fleet("testapp.Bomb", "testapp.ThreadJob", **SOON, STATOR_CRASHED_AT_ONCE=1)
     worker = workers.start("--processes", "2")
 
     workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()))
@@ -86,27 +87,11 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
     [died] = logged(worker, "stator.isolated_process_died")
     assert (died["pk"], died["exit_code"]) == (str(bomb.pk), -signal.SIGSEGV)
     history = watched.history(Bomb)
-    # Some were beside it the second time as well, and none the third.
-    assert max(crashes_of(history, others).values()) <= MAX_CRASHES - 1
+    assert max(crashes_of(history, others).values()) == 1
     last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MAX_CRASHES)
     reaped = [event.at for event in history.of(Kind.REAP)]
     assert sum(at >= last for at in reaped) == 1
     print(f"another model: {percentiles(waits_from_creation(watched.history(ThreadJob)))}")
-    watched.judge(reap_slack=RECOVERY)
-
-
-def test_objects_beside_it_lose_one_lease_where_one_at_a_time_is_tried_again(watch, fleet):
-    watched = watch(Bomb)
-    bomb = Bomb.objects.create(kind="exit")
-    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
-    workers = fleet("testapp.Bomb", STATOR_CRASHED_AT_ONCE=1)
-    workers.start("--processes", "2")
-
-    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists())
-    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists())
-    workers.stop()
-
-    assert max(crashes_of(watched.history(Bomb), others).values()) == 1
     watched.judge(reap_slack=RECOVERY)
 
 
@@ -127,37 +112,25 @@ def test_others_of_its_model_and_of_all_models_go_on_beside_it(watch, fleet, gat
     since = Job.objects.get(pk=suspect.pk).state_locked_until
     workers.until(lambda: Job.objects.get(pk=suspect.pk).state_locked_until > since)
     gate.touch()
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    wait_until(lambda: not isolated(worker), message="it is not kept where nothing is left to attempt alone")
-    workers.stop()
+    workers.finish(Job)
     watched.judge()
 
 
-def test_it_is_released_when_its_worker_stops(watch, fleet, gate):
-    watched = watch(Job)
-    suspect_of(Job, gate=str(gate))
-    workers = fleet("testapp.Job", STATOR_LEASE=60)
-    worker = workers.start()
-    workers.until(lambda: workers.starts(worker).exists())
-    processes = isolated(worker)
+def test_it_is_handed_back_when_its_worker_stops_or_is_killed(watch, fleet, gate):
+    watched = watch(Job, ThreadJob)
+    # Nobody takes it when its lease runs out.
+    workers, ending, processes = fleet(STATOR_LEASE=600), {}, []
+    for model in (Job, ThreadJob):
+        suspect_of(model, gate=str(gate))
+        workers.labels = (model._meta.label,)
+        ending[model] = worker = workers.start()
+        workers.until(lambda worker=worker: workers.starts(worker).exists())
+        processes += isolated(worker)
+    os.kill(workers.alive.pop(ending[ThreadJob].name).pid, signal.SIGKILL)
     workers.stop()
     wait_until(lambda: are_gone(processes))
-    job = Job.objects.get()
-    assert (job.state_claim, job.state_ready, job.state_attempts, job.state_crashes) == (None, True, 3, 2)
-    watched.judge(external=frozenset({"fresh"}))
-
-
-def test_it_is_handed_back_when_its_worker_is_killed(watch, fleet, gate):
-    watched = watch(ThreadJob)
-    suspect = suspect_of(ThreadJob, gate=str(gate))
-    # Nobody takes it when its lease runs out.
-    workers = fleet("testapp.ThreadJob", STATOR_LEASE=600)
-    worker = workers.start()
-    workers.until(lambda: workers.starts(worker).exists())
-    processes = isolated(worker)
-    os.kill(worker.pid, signal.SIGKILL)
-    wait_until(lambda: are_gone(processes))
-    suspect.refresh_from_db()
-    handed_back = (suspect.state_claim, suspect.state_ready, suspect.state_attempts, suspect.state_crashes)
-    assert handed_back == (None, True, 3, 2), "it has not ended this worker"
+    for model in (Job, ThreadJob):
+        left = model.objects.get()
+        told = (left.state_claim, left.state_ready, left.state_attempts, left.state_crashes)
+        assert told == (None, True, 3, 2), "it has not ended this worker"
     watched.judge(external=frozenset({"fresh"}))

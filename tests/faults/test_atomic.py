@@ -46,7 +46,7 @@ def effects(history):
 
 
 def test_effects_and_move_of_a_killed_worker_are_both_there_or_both_not(watch, fleet, thorough):
-    kills, workers_at_once = (200, 4) if thorough else (4, 3)
+    kills, workers_at_once = (200, 4) if thorough else (3, 3)
     if connection.vendor == "sqlite":
         # One transaction at a time, each as long as its handler.
         kills, workers_at_once = max(kills // 4, 2), 2

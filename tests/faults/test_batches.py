@@ -7,17 +7,18 @@ import pytest
 
 from stator.models import History
 from tasks.models import Batch, Task
+from tests.faults.test_kill import SOON
 from tests.tasks.making import make_queue
 
 pytestmark = [pytest.mark.fault, pytest.mark.harmed, pytest.mark.django_db(transaction=True)]
 
 
 def test_batch_publishes_its_action_once_though_workers_are_killed(fleet, thorough):
-    count, crew, kills = (10_000, 6, 20) if thorough else (300, 3, 2)
+    count, crew, kills = (10_000, 6, 20) if thorough else (200, 3, 2)
     queue = make_queue(actions_elsewhere=False, max_attempts=1000)
     batch, choice = Batch(on_done="told"), random.Random(7)
     queue.publish_many([{"action": "resize", "data": {"image": n}} for n in range(count)], batch=batch)
-    workers = fleet("tasks.Task", "tasks.Batch", STATOR_MAX_CRASHES=1000, STATOR_BATCH_SIZE=50)
+    workers = fleet("tasks.Task", "tasks.Batch", STATOR_MAX_CRASHES=1000, STATOR_BATCH_SIZE=50, **SOON)
     for _ in range(crew):
         workers.start()
 

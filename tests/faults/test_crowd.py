@@ -8,7 +8,6 @@ import psutil
 import psycopg
 import pytest
 from django.db import connection
-from psycopg.conninfo import make_conninfo
 
 from stator.commands.doctor import postgresql as doctor
 from stator.conf import Settings
@@ -19,6 +18,7 @@ from stator.worker.duties import LIMIT
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind
 from tests.processes import wait_until
+from tests.projects import conninfo
 from tests.testapp.faults import Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -129,7 +129,7 @@ def test_snapshot_that_nobody_ends_is_reported_and_does_not_stop_claims(fleet, m
     monkeypatch.setattr(doctor, "DEAD_ROWS", churned)
     workers = fleet("testapp.Job")
     before = claim_time()
-    with closing(psycopg.connect(conninfo())) as reader:
+    with closing(psycopg.connect(**conninfo(connection.settings_dict))) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM testapp_job")
         pid = reader.info.backend_pid
@@ -180,10 +180,3 @@ def claim_time():
         operations.release_token(token)
     Job.objects.all().delete()
     return sorted(times)[-3]
-
-
-def conninfo():
-    wanted = ("host", "port", "user", "password", "dbname")
-    return make_conninfo(
-        **{name: value for name, value in connection.get_connection_params().items() if name in wanted}
-    )

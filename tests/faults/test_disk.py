@@ -16,6 +16,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from tests.faults.fleet import logged
+from tests.faults.servers import execute
 from tests.projects import is_mariadb
 from tests.servers.user import give_to_server, open_place
 from tests.testapp import faults
@@ -155,13 +156,6 @@ def small_file_system(size):
             subprocess.run(["umount", str(place)], check=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def execute(statement):
-    """The first value that a statement gives."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchone()[0] if cursor.description else None
 
 
 def test_work_goes_on_when_there_is_room_on_the_disk_again(disk, watch, fleet, thorough):

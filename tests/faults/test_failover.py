@@ -15,22 +15,18 @@ from django.db import connection
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
-from tests.faults.servers import NO_TEST_DATABASES, address_of, default_database_on, has_replayed, url_through
+from tests.faults.servers import (
+    NO_TEST_DATABASES,
+    address_of,
+    default_database_on,
+    has_replayed,
+    url_through,
+    variables_for,
+)
 from tests.servers.user import give_to_server, open_place
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
-
-
-def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_process):
-    Job.objects.create()
-    has_replayed(server, standby)
-
-    options = {"DATABASE_URL": standby.url(), **NO_TEST_DATABASES}
-    with worker_process("testapp.Job", "--processes", "2", **options) as worker:
-        assert worker.wait() == 75
-        lines = set(worker.output().splitlines())
-    assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
 
 
 def make_jobs(gate, thorough):
@@ -42,12 +38,16 @@ def make_jobs(gate, thorough):
 
 
 def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refused(
-    own, server, standby, watch, fleet, gate, thorough
+    own, server, standby, watch, fleet, gate, thorough, worker_process
 ):
     """The standby takes over as it was before any of the work; who was at work goes on by itself."""
     watched = watch(Job)
     quick, slow = make_jobs(gate, thorough)
     has_replayed(server, standby)
+    with worker_process("testapp.Job", "--processes", "2", **variables_for(standby)) as refused:
+        assert refused.wait() == 75
+        replica = "runstator: database 'default' is a read replica (in recovery); point it at the primary"
+        assert {*refused.output().splitlines()} == {replica}
     standby.stop()
     with Proxy(*address_of(server)) as proxy:
         # A lease that ends after all of this: what refuses the holders of before is their claim alone.

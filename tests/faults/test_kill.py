@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 WORKERS = 4
 # So many objects at least are not done when a worker is killed.
 BUSY = 150
+# Soon again after a crash.
+SOON = {"STATOR_LEASE": 2, "STATOR_REAP_INTERVAL": 0.5, "STATOR_SHUTDOWN_TIMEOUT": 2}
 
 
 def keep_busy():
@@ -54,7 +56,7 @@ def crashed_claims(history):
 
 
 def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
-    kills = 200 if thorough else 3
+    kills = 200 if thorough else 2
     watched = watch(Job)
     workers = fleet("testapp.Job", STATOR_MAX_CRASHES=1000)
     for _ in range(WORKERS):
@@ -67,7 +69,7 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
 
     history = watched.history(Job)
     waits = waits_after_expiry(history)
-    assert crashed_claims(history) > kills / 2
+    assert crashed_claims(history) >= kills / 2
     print(
         f"{kills} kills among {Job.objects.count()} objects ended {crashed_claims(history)} claims, "
         f"claimed again after {percentiles(waits)}"
@@ -75,35 +77,40 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)
 
 
+def quarantined(crashes):
+    """How many lost so many leases, after which these workers attempt them no more."""
+    return Bomb.objects.filter(state_crashes=crashes, state_ready=False, state_claim=None).count()
+
+
 def test_handler_that_exits_with_0_does_not_leave_the_fleet_a_worker_short(watch, fleet):
     watched = watch(Bomb)
-    bomb = Bomb.objects.create(kind="exit well")
-    workers = fleet("testapp.Bomb")
+    Bomb.objects.create(kind="exit well")
+    workers = fleet("testapp.Bomb", **SOON, STATOR_MAX_CRASHES=1)
     worker = workers.start("--processes", "1")
 
-    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists())
+    workers.until(lambda: quarantined(1) == 1)
     workers.stop()
 
     assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} == {0}
-    watched.judge(reap_slack=RECOVERY)
+    watched.judge(reap_slack=RECOVERY, max_crashes=1)
 
 
 def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(watch, fleet):
     watched = watch(Bomb)
     bombs = [Bomb.objects.create(kind=kind) for kind in ("exit", "segfault", "abort")]
-    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
-    workers = fleet("testapp.Bomb", STATOR_CONCURRENCY=8)
+    others = [Bomb.objects.create(kind="harmless") for _ in range(24)]
+    workers = fleet("testapp.Bomb", **SOON, STATOR_CONCURRENCY=8, STATOR_MAX_CRASHES=2)
     worker = workers.start("--processes", "2")
 
     workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
-    workers.until(lambda: Bomb.stator.quarantined().count() == len(bombs))
+    workers.until(lambda: quarantined(2) == len(bombs))
     workers.stop()
 
-    # One may have been claimed beside another that went off first, once or twice; at the third crash each is alone.
-    assert {Effect.objects.filter(object_pk=str(bomb.pk)).count() for bomb in bombs} <= {1, 2, 3}
+    # One may have been claimed beside another that went off first; after a crash each is alone.
+    assert {Effect.objects.filter(object_pk=str(bomb.pk)).count() for bomb in bombs} <= {1, 2}
     crashes = [event.new.crashes for event in watched.history(Bomb).events if event.pk in {str(o.pk) for o in others}]
-    assert max(crashes) <= 2
-    assert len(logged(worker, "stator.worker_died")) <= 2 * len(bombs)
+    assert max(crashes) <= 1
+    assert len(logged(worker, "stator.worker_died")) <= len(bombs)
     assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} <= {3, -11, -6}
     assert {died["pk"] for died in logged(worker, "stator.isolated_process_died")} == {str(bomb.pk) for bomb in bombs}
-    watched.judge(reap_slack=RECOVERY)
+    watched.judge(reap_slack=RECOVERY, max_crashes=2)

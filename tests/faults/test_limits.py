@@ -45,7 +45,7 @@ def turn(found):
 
 @pytest.mark.mariadb
 def test_limit_holds_and_is_reached_again_when_workers_are_killed(watch, fleet, thorough):
-    kills = 40 if thorough else 2
+    kills = 40 if thorough else 1
     watched = watch(Limited)
     Limited.objects.bulk_create(Limited(seconds=0.4) for _ in range(300 * kills))
     workers = fleet("testapp.Limited", STATOR_MAX_CRASHES=1000)
@@ -169,8 +169,8 @@ def test_worker_that_cannot_record_hands_back_what_it_holds(watch, fleet, gate):
     """Neither the connection that records nor the one that claims is left: the heartbeat renews no more."""
     watched = watch(Job)
     with role_with_connections(50) as role:
-        # Two seconds after it has given up, its own duties may count crashes.
-        workers = fleet("testapp.Job", DATABASE_URL=url_for(role), STATOR_LEASE=10, STATOR_REAP_INTERVAL=9)
+        # Soon after it has given up, its own duties may count crashes.
+        workers = fleet("testapp.Job", DATABASE_URL=url_for(role), STATOR_LEASE=6, STATOR_REAP_INTERVAL=5.5)
         worker = workers.start()
         Job.objects.create()
         workers.until(lambda: not Job.objects.exclude(state="done").exists())

@@ -6,6 +6,7 @@ from time import monotonic
 
 import psycopg
 import pytest
+from django.db import connection
 
 from stator.commands.doctor import tables
 from stator.conf import Settings
@@ -13,8 +14,8 @@ from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.explain.problem import OK
 from tests.adopting import TABLE, apply, before, execute, generated, table_to_adopt
-from tests.faults.test_crowd import conninfo
 from tests.processes import wait_until
+from tests.projects import conninfo
 from tests.sizes import CROWDED
 from tests.testapp.faults import Job
 
@@ -37,7 +38,7 @@ def in_use(waits):
     ended = threading.Event()
 
     def use():
-        with closing(psycopg.connect(conninfo(), autocommit=True)) as program:
+        with closing(psycopg.connect(**conninfo(connection.settings_dict), autocommit=True)) as program:
             while not ended.wait(0.002):
                 for statement in (
                     f"UPDATE {TABLE} SET label = 'changed' WHERE id = 1 + (random() * 1000)::int",

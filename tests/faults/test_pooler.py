@@ -14,6 +14,7 @@ from django.db import connection, connections
 
 from stator.db.session import session_of
 from tests.faults.fleet import logged
+from tests.faults.test_limits import sessions
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until
 from tests.servers.user import as_server, free_port, give_to_server, open_place
@@ -84,16 +85,6 @@ def answers(port):
     return True
 
 
-def sessions():
-    """How many sessions the workers have on the server, by whatever way."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend'"
-        )
-        return cursor.fetchone()[0]
-
-
 def prepares_through(url):
     """Whether a session through the pooler would keep prepared statements, and one without would."""
     host, _, port = urlsplit(url).netloc.rpartition("@")[2].partition(":")
@@ -123,7 +114,7 @@ def test_work_is_done_through_a_pooler_and_polling_finds_what_no_notification_te
 
     assert all(workers.starts(worker).exists() for worker in started)
     assert Effect.objects.count() == 2 * (3 * objects + 5)
-    assert sessions() <= POOL_SIZE
+    assert len(sessions()) <= POOL_SIZE
     assert not prepares_through(pooler["DATABASE_URL"])
     workers.stop()
     print(f"behind the pooler objects were begun within {max(delays):.2f} s")

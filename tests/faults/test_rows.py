@@ -1,4 +1,4 @@
-"""Rows that change under a handler: deleted (F21), changed by others (F22, F23), in states unknown here (F24, F25)."""
+"""Rows that change under a handler: deleted (F21), changed by others (F22, F23). F24 and F25: test_versions.py."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
@@ -17,7 +17,7 @@ from tests.faults.checker import kinds_of
 from tests.faults.fleet import LEASE, logged
 from tests.sizes import PATIENCE
 from tests.testapp.actor import acting_as
-from tests.testapp.faults import Effect, Fading, Job, JobGraph, NewRollingGraph, Rolling, ThreadJob, effect_of
+from tests.testapp.faults import Effect, Fading, Job, JobGraph, ThreadJob, effect_of
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -33,21 +33,6 @@ def until_refused(workers, worker, count=1):
     """Wait for so many outcomes that were refused; each because somebody ended the claim, and no lease ran out."""
     workers.until(lambda: len(logged(worker, "stator.claim_ended")) >= count)
     assert not logged(worker, "stator.lease_lost")
-
-
-def test_row_deleted_under_its_handler_stays_deleted(watch, fleet, gate):
-    watched = watch(ThreadJob)
-    jobs = [ThreadJob.objects.create(gate=str(gate)) for _ in range(5)]
-    workers = fleet("testapp.ThreadJob")
-    worker = in_a_handler(workers, 5)
-
-    ThreadJob.objects.filter(pk__in=[job.pk for job in jobs[1:]]).delete()
-    gate.touch()
-
-    until_refused(workers, worker, 4)
-    workers.finish(ThreadJob)
-    assert list(ThreadJob.objects.values_list("pk", flat=True)) == [jobs[0].pk]
-    watched.judge()
 
 
 def test_row_that_is_due_for_deletion_is_not_deleted_under_its_handler(watch, fleet, gate):
@@ -67,37 +52,24 @@ def test_row_that_is_due_for_deletion_is_not_deleted_under_its_handler(watch, fl
     assert {violation.pk for violation in watched.violations(Fading)} <= {str(other.pk)}
 
 
-def test_move_by_hand_under_a_handler_stands(watch, fleet, gate):
-    watched = watch(Job)
-    job = Job.objects.create(gate=str(gate))
-    workers = fleet("testapp.Job")
-    worker = in_a_handler(workers)
-
-    job.transition_perform("done")
-    gate.touch()
-
-    until_refused(workers, worker)
-    workers.stop()
-    job.refresh_from_db()
-    assert (job.state, job.state_version) == ("done", 1)
-    watched.judge()
-
-
-def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet, gate):
+def test_what_others_do_to_rows_under_their_handlers_stands(watch, fleet, gate):
+    """Deleted, moved by hand, and moved away and back, which is another stay."""
     watched = watch(ThreadJob)
-    job = ThreadJob.objects.create(gate=str(gate))
+    deleted, moved, back, untouched = (ThreadJob.objects.create(gate=str(gate)) for _ in range(4))
     workers = fleet("testapp.ThreadJob")
-    worker = in_a_handler(workers)
+    worker = in_a_handler(workers, 4)
 
-    job.transition_perform("halfway")
-    job.transition_perform("fresh")
+    ThreadJob.objects.filter(pk=deleted.pk).delete()
+    moved.transition_perform("done")
+    back.transition_perform("halfway")
+    back.transition_perform("fresh")
     workers.until(lambda: workers.starts(worker, version=2).exists())
     gate.touch()
 
-    until_refused(workers, worker)
+    until_refused(workers, worker, 3)
     workers.finish(ThreadJob)
-    job.refresh_from_db()
-    assert job.state_version == 4
+    versions = dict(ThreadJob.objects.values_list("pk", "state_version"))
+    assert versions == {moved.pk: 1, back.pk: 4, untouched.pk: 2}
     watched.judge()
 
 
@@ -189,38 +161,3 @@ def at_once(acts, order):
     with ThreadPoolExecutor(len(acts)) as pool:
         futures = {number: pool.submit(act, number) for number in order}
         return [futures[number].result(PATIENCE) for number in range(len(acts))]
-
-
-def test_rows_in_states_unknown_here_are_left_alone(watch, fleet):
-    watched = watch(Rolling)
-    known, unknown, former = (Rolling.objects.create() for _ in range(3))
-    with connection.cursor() as cursor:
-        for job, state in ((unknown, "of a newer version"), (former, "checked")):
-            cursor.execute("UPDATE testapp_rolling SET state = %s WHERE id = %s", [state, job.pk])
-    workers = fleet("testapp.Rolling")
-    workers.start()
-
-    workers.until(lambda: Rolling.objects.filter(pk=known.pk, state="done").exists())
-    workers.stop()
-
-    left = set(Rolling.objects.exclude(pk=known.pk).values_list("state", "state_attempts", "state_ready"))
-    assert left == {("of a newer version", 0, True), ("checked", 0, True)}
-    assert {violation.pk for violation in watched.violations(Rolling)} == {str(unknown.pk), str(former.pk)}
-
-
-def test_two_versions_of_a_graph_at_work_at_once(watch, fleet):
-    """The old one hands on what it knows; the new one takes over renamed states, at rest or ready, and its own."""
-    watched = watch(Rolling)
-    Rolling.objects.bulk_create(Rolling() for _ in range(60))
-    workers = fleet("testapp.Rolling", STATOR_CONCURRENCY=3, STATOR_SCHEDULE_INTERVAL=0.1)
-    old = workers.start()
-    new = workers.start(TESTAPP_DEPLOYED="1")
-
-    workers.finish(Rolling)
-
-    by_old, by_new = workers.starts(old), workers.starts(new)
-    assert not by_old.filter(state__in=["central", "checked"]).exists()
-    assert not by_new.filter(state="middle").exists()
-    union = {("fresh", "middle"), ("middle", "done")}
-    union |= {(state.name, child.name) for state in NewRollingGraph.states.values() for child in state.children}
-    watched.judge(edges=frozenset(union), at_rest=frozenset({("middle", "central")}))

@@ -3,20 +3,15 @@
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection
 
 from tests.faults.fleet import Fleet, logged
+from tests.faults.servers import execute
 from tests.processes import wait_until
 from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 LINE = "table testapp_threadjob of testapp.ThreadJob in database 'default' lacks column gate; run manage.py migrate"
-
-
-def execute(statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
 
 
 @contextmanager
@@ -29,13 +24,12 @@ def without_column():
         execute("ALTER TABLE testapp_threadjob RENAME COLUMN away TO gate")
 
 
-def put_thread_jobs(table="testapp_threadjob"):
-    """Insert three rows as a program does that has other names for the table or its column."""
-    text = "gate" if table == "away" else "away"
+def put_thread_jobs():
+    """Insert three rows as a program does that has another name for the column."""
     for _ in range(3):
         execute(
-            f"INSERT INTO {table} (state, state_ready, state_changed, state_attempts, state_failures, state_crashes, "
-            f"state_version, seconds, {text}) VALUES ('fresh', true, CURRENT_TIMESTAMP, 0, 0, 0, 0, 0, '')"
+            "INSERT INTO testapp_threadjob (state, state_ready, state_changed, state_attempts, state_failures, "
+            "state_crashes, state_version, seconds, away) VALUES ('fresh', true, CURRENT_TIMESTAMP, 0, 0, 0, 0, 0, '')"
         )
 
 
@@ -50,62 +44,40 @@ def fleet_of_two(transactional_db):
         yield workers
 
 
-def started(workers):
-    worker = workers.start()
-    workers.until(lambda: logged(worker, "stator.ready"))
-    return worker
-
-
 def test_worker_without_another_model_does_not_start(worker_process):
     with without_column(), worker_process("testapp.ThreadJob", "--processes", "2") as worker:
         assert worker.wait() == 75, worker.output()
         assert set(worker.output().splitlines()) == {f"runstator: {LINE}"}
 
 
-def test_worker_that_starts_without_a_column_of_one_model_serves_the_other(fleet_of_two):
-    for _ in range(3):
-        Job.objects.create()
+def test_model_that_lacks_a_column_is_left_out_until_it_is_there_and_no_attempt_of_it_fails(fleet_of_two, gate):
+    """From the start of the worker; and again while its attempts are under way."""
+    Job.objects.bulk_create(Job() for _ in range(3))
     with without_column():
         put_thread_jobs()
-        worker = started(fleet_of_two)
+        worker = fleet_of_two.start()
+        fleet_of_two.until(lambda: count(Job, "done") == 3)
         [event] = logged(worker, "stator.model_left_out")
         assert (event["model"], event["database"], event["why"]) == ("testapp.threadjob", "default", LINE)
-        fleet_of_two.until(lambda: count(Job, "done") == 3)
         assert count(ThreadJob, "fresh") == 3
     fleet_of_two.until(lambda: count(ThreadJob, "done") == 3)
-    fleet_of_two.stop()
-    assert "Traceback" not in worker.output()
 
-
-def test_model_whose_column_goes_is_left_out_until_it_is_back(fleet_of_two):
-    worker = started(fleet_of_two)
-    with without_column():
-        put_thread_jobs()
-        [event] = fleet_of_two.until(lambda: logged(worker, "stator.model_left_out"))
-        assert event["why"] == LINE
-        for _ in range(3):
-            Job.objects.create()
-        fleet_of_two.until(lambda: count(Job, "done") == 3)
-    fleet_of_two.until(lambda: logged(worker, "stator.model_back"))
-    fleet_of_two.until(lambda: count(ThreadJob, "done") == 3)
-    fleet_of_two.stop()
-    assert "Traceback" not in worker.output()
-    assert not logged(worker, "stator.database_unreachable")
-    assert set(ThreadJob.objects.values_list("state_failures", "state_crashes")) == {(0, 0)}
-
-
-def test_attempts_under_way_when_the_column_goes_are_not_failed(fleet_of_two, gate):
-    jobs = [ThreadJob.objects.create(gate=str(gate)) for _ in range(3)]
-    worker = started(fleet_of_two)
-    fleet_of_two.until(lambda: ThreadJob.stator.filter(state_claim__isnull=False).count() == 3)
+    under_way = [ThreadJob.objects.create(gate=str(gate)) for _ in range(3)]
+    fleet_of_two.until(lambda: ThreadJob.stator.filter(state_claim__isnull=False).count() == len(under_way))
     with without_column():
         gate.touch()
-        fleet_of_two.until(lambda: count(ThreadJob, "halfway") == 3)
-        fleet_of_two.until(lambda: logged(worker, "stator.model_left_out"))
-    fleet_of_two.until(lambda: count(ThreadJob, "done") == len(jobs))
+        fleet_of_two.until(lambda: count(ThreadJob, "halfway") == len(under_way))
+        put_thread_jobs()
+        fleet_of_two.until(lambda: [event["why"] for event in logged(worker, "stator.model_left_out")] == [LINE] * 2)
+        Job.objects.bulk_create(Job() for _ in range(3))
+        fleet_of_two.until(lambda: count(Job, "done") == 6)
+    fleet_of_two.until(lambda: len(logged(worker, "stator.model_back")) == 2)
+    fleet_of_two.until(lambda: count(ThreadJob, "done") == 9)
     fleet_of_two.stop()
-    assert not logged(worker, "stator.attempt_failed")
-    assert not logged(worker, "stator.lease_lost")
+    assert "Traceback" not in worker.output()
+    for loud in ("attempt_failed", "lease_lost", "database_unreachable"):
+        assert not logged(worker, f"stator.{loud}")
+    assert set(ThreadJob.objects.values_list("state_failures", "state_crashes")) == {(0, 0)}
 
 
 def test_worker_ends_when_no_model_is_left(worker_process):

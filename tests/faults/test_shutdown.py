@@ -79,10 +79,11 @@ def test_one_signal_to_all_processes_is_one(watch, fleet):
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet):
-    watched, number = watch(Job), signal.SIGINT
-    workers = fleet("testapp.Job", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
-    worker = loaded(workers, Job, 2)
+def test_second_signal_ends_it_at_once(watch, fleet):
+    """To all processes, as Ctrl-C twice; their handlers are in threads, which nothing ends."""
+    watched, number = watch(ThreadJob), signal.SIGINT
+    workers = fleet("testapp.ThreadJob", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
+    worker = loaded(workers, ThreadJob, 2)
     worker.kill(number)
     workers.until(lambda: len(logged(worker, "stator.stopping")) == 2)
     asked = monotonic()
@@ -94,13 +95,14 @@ def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet):
 
     assert worker.returncode == 130, worker.output()
     assert [event["why"] for event in logged(worker, "stator.stopping")].count("forced") == 2
-    assert not Job.stator.leased().exists()
+    assert not ThreadJob.stator.leased().exists()
+    assert set(ThreadJob.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
 def test_worker_that_alone_gets_a_signal_stops_gracefully_and_is_replaced(watch, fleet):
     watched = watch(Job)
-    workers = fleet("testapp.Job", **SETTINGS)
+    workers = fleet("testapp.Job", **{**SETTINGS, "STATOR_SHUTDOWN_TIMEOUT": 3})
     worker = loaded(workers, Job, 2)
     # Both are full of attempts that last until the deadline, so neither has ended when it gets the second signal.
     workers.until(lambda: Job.stator.leased().filter(seconds=LONG).count() == 16)
@@ -124,7 +126,7 @@ def test_worker_that_alone_gets_a_signal_stops_gracefully_and_is_replaced(watch,
 
 def test_killed_parent_takes_its_workers_along(watch, fleet):
     watched = watch(Job)
-    workers = fleet("testapp.Job", **SETTINGS)
+    workers = fleet("testapp.Job", **{**SETTINGS, "STATOR_SHUTDOWN_TIMEOUT": 2})
     worker = loaded(workers, Job, 2)
     pids = {event["pid"] for event in logged(worker, "stator.starting")}
     assert worker.pid not in pids, "it is supervised"
@@ -136,19 +138,4 @@ def test_killed_parent_takes_its_workers_along(watch, fleet):
     assert {event["why"] for event in logged(worker, "stator.stopping")} == {"orphaned"}
     assert not Job.stator.leased().exists()
     assert set(Job.objects.values_list("state_crashes", flat=True)) == {0}
-    watched.judge(external=frozenset({"fresh", "halfway"}))
-
-
-def test_second_signal_ends_it_at_once(watch, fleet):
-    watched = watch(ThreadJob)
-    workers = fleet("testapp.ThreadJob", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
-    worker = loaded(workers, ThreadJob, 1)
-
-    # Two different ones: a signal that is still pending swallows another of its kind.
-    worker.send(signal.SIGTERM)
-    worker.send(signal.SIGINT)
-
-    assert worker.wait() == 130, worker.output()
-    assert not ThreadJob.stator.leased().exists()
-    assert set(ThreadJob.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))

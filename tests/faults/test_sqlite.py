@@ -70,7 +70,7 @@ def test_file_that_somebody_has_locked_holds_up_nothing_in_another(watch, fleet,
     delays = []
     with closing(open_to_lock("other")) as locker:
         locker.execute("BEGIN EXCLUSIVE")
-        end = monotonic() + 2.4 * LEASE
+        end = monotonic() + 2.2 * LEASE
         while monotonic() < end:
             began = monotonic()
             job = Job.objects.create()
@@ -91,7 +91,7 @@ def test_file_that_somebody_has_locked_holds_up_nothing_in_another(watch, fleet,
 
 
 def test_four_processes_never_claim_a_row_twice(watch, fleet, gate, thorough):
-    objects = 5000 if thorough else 300
+    objects = 5000 if thorough else 200
     watched = watch(Job)
     Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(objects))
     # A lease that no attempt outlives, however slow the machine: whatever is claimed twice is a fault.

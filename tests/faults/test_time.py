@@ -24,36 +24,31 @@ ELSEWHERE = {
     "no zone": {"TZ": "UTC", "DJANGO_SETTINGS_MODULE": "tests.naive_settings", "TEST_ZONE": "Pacific/Pago_Pago"},
     "zone and clock ahead": {"TZ": "Pacific/Kiritimati", **clock_off_by(3)},
 }  # fmt: skip
+# On servers, the others have a zone of the worker's as well. Processes that share SQLite's file share a machine and
+# its clock, and have to agree on USE_TZ, for it keeps what it is given.
+WHERE = ["zone of site"] if connection.vendor == "sqlite" else ["no zone", *["zone and clock ahead"] * bool(LIBRARY)]
 
 
-# On servers, the others have a zone of the worker's as well.
-OF_SQLITE = pytest.param("zone of site", marks=pytest.mark.sqlite)
-
-
-@pytest.mark.parametrize("where", [OF_SQLITE, *(each for each in ELSEWHERE if each != "zone of site")])
-def test_leases_end_when_they_should_whatever_a_worker_believes_the_time_to_be(watch, fleet, gate, where):
-    """Off by hours, a lease would be over at once or hold for as long; here two workers disagree on the hour."""
-    if connection.vendor == "sqlite":
-        if where == "no zone":
-            pytest.skip("SQLite keeps what it is given: processes that disagree on USE_TZ cannot share one")
-        if "clock" in where:
-            pytest.skip("SQLite has no clock of its own: processes that share one share a machine")
-    if "clock" in where and LIBRARY is None:
-        pytest.skip("needs a clock that is wrong: install Debian's faketime")
+def test_leases_end_when_they_should_whatever_a_worker_believes_the_time_to_be(watch, fleet, gate):
+    """Off by hours, a lease would be over at once or hold for as long; here workers disagree on the hour."""
     watched = watch(Job)
-    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(3))
-    workers = fleet("testapp.Job")
-    victim = workers.start(**ELSEWHERE[where])
-    workers.until(lambda: workers.starts(victim).count() == 3)
-    # It looks for leases that ran out, and must see none while the victim renews them.
+    workers = fleet("testapp.Job", STATOR_CONCURRENCY=3)
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(3 * len(WHERE)))
+    victims = [workers.start(**ELSEWHERE[where]) for where in WHERE]
+    workers.until(lambda: all(workers.starts(victim).count() == 3 for victim in victims))
+    # It looks for leases that ran out, and must see none while the victims renew them.
     other = workers.start(TZ="America/Los_Angeles")
     Job.objects.create()
     workers.until(lambda: workers.starts(other).exists() or Job.objects.filter(state="done").exists())
-    workers.kill(victim.name)
+    for victim in victims:
+        workers.kill(victim.name)
     gate.touch()
-    workers.start(**ELSEWHERE[where])
+    for where in WHERE:
+        workers.start(**ELSEWHERE[where])
 
     workers.finish(Job)
 
     # Reaped neither early, which is I1, nor late: then nothing would have been done by now.
     watched.judge(reap_slack=RECOVERY)
+    if LIBRARY is None and connection.vendor != "sqlite":
+        pytest.skip("a clock that is wrong was not tried: install Debian's faketime")

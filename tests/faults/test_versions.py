@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 
 from tests.processes import WorkerProcess, environment_for_subprocess, wait_until
-from tests.projects import Project, temporary_project
+from tests.projects import ADMIN_SETTINGS, Project, temporary_project
 from tests.sizes import PATIENCE
 
 ALONE = "so a process leaves alone what only others know"
@@ -77,22 +77,13 @@ def invoice(number):
     done(f"invoice {number}")
 """
 
-FURTHER = """
+FURTHER = (
+    ADMIN_SETTINGS
+    + """
 STATOR = {"POLL_INTERVAL": 0.2, "SCHEDULE_INTERVAL": 0.5, "REAP_INTERVAL": 0.5}
 ALLOWED_HOSTS, ROOT_URLCONF, STATIC_URL = ["*"], "urls", "static/"
-MIDDLEWARE = [
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-]
-TEMPLATES = [{
-    "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
-    "OPTIONS": {"context_processors": [
-        "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
-        "django.contrib.messages.context_processors.messages",
-    ]},
-}]
 """
+)
 URLS = """
 from django.contrib import admin
 from django.urls import path

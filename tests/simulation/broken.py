@@ -167,25 +167,10 @@ class EffectBeforeTheFence(Store):
 
 # Each with the rules of the checker of which at least one must be broken.
 BROKEN: dict[type[Store], set[str]] = {
-    GuardByKey: {"I4"},
-    GuardByState: {"I4"},
-    GuardByAnyClaim: {"I4"},
-    RenewWithoutClaim: {"I1"},
-    ReapAtWill: {"I1"},
-    ReapWhatWasRead: {"I1"},
-    ReapForNothing: {"I4", "I5", "I6"},
-    ReapByTheClockAlone: {"I8"},
-    ClaimWhatIsClaimed: {"I1"},
-    ClaimForNothing: {"I6"},
-    ClaimInQuarantine: {"I1"},
-    OneTokenForEachWorker: {"I5"},
-    MoveByHandKeepsTheClaim: {"I2"},
-    MoveByHandKeepsTheVersion: {"I2"},
-    SaveWritesAll: {"I2"},
-    RepeatWithoutGuard: {"I4", "I2"},
-    RepeatIsNotRecognised: {"P5"},
-    HandBackCountsAsAttempt: {"I4", "I6"},
-    KeysAreNotExclusive: {"I9"},
-    OldestFirst: {"I10"},
-    EffectBeforeTheFence: {"I3"},
-}
+    GuardByKey: {"I4"}, GuardByState: {"I4"}, GuardByAnyClaim: {"I4"}, RenewWithoutClaim: {"I1"}, ReapAtWill: {"I1"},
+    ReapWhatWasRead: {"I1"}, ReapForNothing: {"I4", "I5", "I6"}, ReapByTheClockAlone: {"I8"},
+    ClaimWhatIsClaimed: {"I1"}, ClaimForNothing: {"I6"}, ClaimInQuarantine: {"I1"}, OneTokenForEachWorker: {"I5"},
+    MoveByHandKeepsTheClaim: {"I2"}, MoveByHandKeepsTheVersion: {"I2"}, SaveWritesAll: {"I2"},
+    RepeatWithoutGuard: {"I4", "I2"}, RepeatIsNotRecognised: {"P5"}, HandBackCountsAsAttempt: {"I4", "I6"},
+    KeysAreNotExclusive: {"I9"}, OldestFirst: {"I10"}, EffectBeforeTheFence: {"I3"},
+}  # fmt: skip

@@ -310,20 +310,8 @@ def _at_rest(row: Row) -> bool:
 
 # Up to which byte each step is taken: a step of a worker is the plainest, and the likeliest.
 STEPS: tuple[tuple[int, Callable[[Scheduler, int], None]], ...] = (
-    (128, Scheduler.step),
-    (137, Scheduler.lose_request),
-    (148, Scheduler.lose_reply),
-    (158, Scheduler.kill),
-    (172, Scheduler.reap),
-    (184, Scheduler.mark_ready),
-    (200, Scheduler.wait),
-    (212, Scheduler.wait_half),
-    (228, Scheduler.wait_long),
-    (231, Scheduler.clock_back),
-    (234, Scheduler.clock_forward),
-    (240, Scheduler.move),
-    (244, Scheduler.unlock),
-    (247, Scheduler.retry),
-    (249, Scheduler.delete),
-    (256, Scheduler.save),
-)
+    (128, Scheduler.step), (137, Scheduler.lose_request), (148, Scheduler.lose_reply), (158, Scheduler.kill),
+    (172, Scheduler.reap), (184, Scheduler.mark_ready), (200, Scheduler.wait), (212, Scheduler.wait_half),
+    (228, Scheduler.wait_long), (231, Scheduler.clock_back), (234, Scheduler.clock_forward), (240, Scheduler.move),
+    (244, Scheduler.unlock), (247, Scheduler.retry), (249, Scheduler.delete), (256, Scheduler.save),
+)  # fmt: skip

@@ -25,30 +25,17 @@ MARKED = {marked}
 # By name: the state, and what is said of it. ``due``, ``locked`` and ``changed`` are seconds from now; ``due`` is None
 # where the row was never attempted in its state.
 POSTS = {
-    "new": ("new", {}),
-    "overdue": ("new", {"due": -60}),
-    "patient": ("new", {"due": -60}),
-    "waiting": ("new", {"due": 3000}),
-    "locked": ("new", {"locked": 200}),
-    "left locked": ("edited", {"due": -5, "locked": -5}),
-    "external": ("fanned_out", {}),
-    "external, late": ("fanned_out", {"changed": -11 * 86400}),
-    "terminal": ("read", {}),
-    "deleted": ("deleted", {"changed": -8 * 86400}),
-    "kept": ("deleted", {"changed": -6 * 86400}),
-}
+    "new": ("new", {}), "overdue": ("new", {"due": -60}), "patient": ("new", {"due": -60}),
+    "waiting": ("new", {"due": 3000}), "locked": ("new", {"locked": 200}),
+    "left locked": ("edited", {"due": -5, "locked": -5}), "external": ("fanned_out", {}),
+    "external, late": ("fanned_out", {"changed": -11 * 86400}), "terminal": ("read", {}),
+    "deleted": ("deleted", {"changed": -8 * 86400}), "kept": ("deleted", {"changed": -6 * 86400}),
+}  # fmt: skip
 SWITCHED = {
-    "new": "fanned_out",
-    "overdue": "fanned_out",
-    "patient": "new",
-    "waiting": "new",
-    "locked": "fanned_out",
-    "left locked": "fanned_out",
-    "external": "fanned_out",
-    "external, late": "deleted",
-    "terminal": "read",
+    "new": "fanned_out", "overdue": "fanned_out", "patient": "new", "waiting": "new", "locked": "fanned_out",
+    "left locked": "fanned_out", "external": "fanned_out", "external, late": "deleted", "terminal": "read",
     "kept": "deleted",
-}
+}  # fmt: skip
 # What workers have written on; of the others not even that.
 NOTED = {"new", "overdue", "patient", "locked", "left locked"}
 
@@ -208,7 +195,7 @@ def transactions(project, tables, ended, failures, done):
             with closing(psycopg.connect(**conninfo(project.database))) as request:
                 for table in tables:
                     request.execute(f"UPDATE activities_{table} SET state_changed = state_changed WHERE id = 1")
-                    request.execute("SELECT pg_sleep(0.3)")
+                    request.execute("SELECT pg_sleep(0.15)")
                 request.commit()
             done.append(tables)
         except psycopg.Error as error:

@@ -28,25 +28,14 @@ if connection.vendor == "postgresql":
 @pytest.mark.parametrize(
     "statement",
     [
-        "SET search_path TO tenant",
-        "  -- whose?\n set search_path to tenant",
-        "/* whose? */ SET ROLE tenant",
-        "RESET ALL",
-        "DISCARD ALL",
-        "DEALLOCATE ALL",
-        "PRAGMA foreign_keys = OFF",
-        "CREATE TEMP TABLE t (a int)",
-        "create local temporary table t (a int)",
-        "SELECT set_config('search_path', 'tenant', false)",
-        "SELECT 1, pg_catalog.set_config('search_path', 'tenant', false)",
-        "SELECT pg_advisory_lock(1)",
-        "SELECT pg_try_advisory_lock(1)",
-        "SELECT pg_advisory_lock_shared(1)",
-        "SELECT GET_LOCK('door', 5)",
-        "LOCK TABLES doors WRITE",
-        "USE tenant",
+        "SET search_path TO tenant", "  -- whose?\n set search_path to tenant", "/* whose? */ SET ROLE tenant",
+        "RESET ALL", "DISCARD ALL", "DEALLOCATE ALL", "PRAGMA foreign_keys = OFF", "CREATE TEMP TABLE t (a int)",
+        "create local temporary table t (a int)", "SELECT set_config('search_path', 'tenant', false)",
+        "SELECT 1, pg_catalog.set_config('search_path', 'tenant', false)", "SELECT pg_advisory_lock(1)",
+        "SELECT pg_try_advisory_lock(1)", "SELECT pg_advisory_lock_shared(1)", "SELECT GET_LOCK('door', 5)",
+        "LOCK TABLES doors WRITE", "USE tenant",
     ],
-)
+)  # fmt: skip
 def test_statement_that_changes_the_session_is_seen(statement):
     assert changes_session(statement)
 
@@ -54,17 +43,11 @@ def test_statement_that_changes_the_session_is_seen(statement):
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT 1",
-        "UPDATE settings SET value = 'SET search_path'",
-        "SET LOCAL search_path TO tenant",
-        "SET CONSTRAINTS ALL DEFERRED",
-        "SELECT pg_advisory_xact_lock(1)",
-        "SELECT advisory_locks FROM doors",
-        "CREATE TABLE temporary (a int)",
-        "LOCK TABLE doors IN SHARE MODE",
-        "SELECT * FROM users",
+        "SELECT 1", "UPDATE settings SET value = 'SET search_path'", "SET LOCAL search_path TO tenant",
+        "SET CONSTRAINTS ALL DEFERRED", "SELECT pg_advisory_xact_lock(1)", "SELECT advisory_locks FROM doors",
+        "CREATE TABLE temporary (a int)", "LOCK TABLE doors IN SHARE MODE", "SELECT * FROM users",
     ],
-)
+)  # fmt: skip
 def test_what_ends_with_its_transaction_is_none(statement):
     assert not changes_session(statement)
 

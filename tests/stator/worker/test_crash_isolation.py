@@ -96,6 +96,14 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     assert processes.made[0].asked == [claims[0], third]
     assert set(apart.alone.running) == {id(claims[1]), id(third)}
     assert len(processes.made) == AT_ONCE
+    # One that has nothing left to attempt is kept for a while.
+    processes.made[0].answers.put(RECORDED)
+    await until(apart.alone.has_room)
+    apart.alone.sweep()
+    assert not processes.made[0].killed
+    processes.made[0].idle_since -= 2 * module.IDLE_FOR
+    apart.alone.sweep()
+    await until(lambda: processes.made[0].killed)
     await apart.alone.close()
     assert all(process.killed for process in processes.made)
 

@@ -79,8 +79,18 @@ class TestProbes:
             assert get(stub.port, "/health")[0] == 200
 
 
+def pay(order: Any) -> None:
+    """One step more in each attempt."""
+    for name in ("reserve", "charge", "mail")[: 1 + order.stator.attempt]:
+        order.stator.step(name, str)
+
+
 @pytest.mark.django_db(transaction=True)
-def test_figures_of_a_worker_are_those_of_what_it_did() -> None:
+def test_figures_of_a_worker_are_those_of_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its attempts, and of the steps that were recorded and of those that were not repeated."""
+    monkeypatch.setitem(scripts, "pay", pay)
+    attempt(Purchase.objects.create(script="pay"))
+    advance(90, Purchase)
     for orders in ("", "", "wait", "fail", "later"):
         Parcel.objects.create(orders=orders, address="a")
     Line.objects.create()
@@ -88,57 +98,38 @@ def test_figures_of_a_worker_are_those_of_what_it_did() -> None:
 
     def look(worker: Any) -> None:
         # All attempts: less would be a matter of their order.
-        if sum(worker.recorder.handled.values()) == 9:
+        if sum(worker.recorder.handled.values()) == 10:
             pages.append((get(endpoint.port, "/metrics"), get(endpoint.port, "/ready"), worker.id))
             worker.stop()
 
-    StatorRunner([Parcel, Line], run_for=PATIENCE, progress=look, endpoint=endpoint).run()
+    StatorRunner([Parcel, Line, Purchase], run_for=PATIENCE, progress=look, endpoint=endpoint).run()
     (status, text), ready, worker_id = pages[0]
     assert (status, ready[0]) == (200, 200)
     lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     figures = {name: float(value) for name, value in lines}
-    attempts = {key: value for key, value in figures.items() if key.startswith("stator_worker_attempts_total")}
-    assert attempts == {
-        'stator_worker_attempts_total{model="testapp.parcel",outcome="moved"}': 4,
-        'stator_worker_attempts_total{model="testapp.parcel",outcome="waits"}': 2,
-        'stator_worker_attempts_total{model="testapp.parcel",outcome="failed"}': 1,
-        'stator_worker_attempts_total{model="testapp.line",outcome="moved"}': 2,
+    counted = {
+        key.removeprefix("stator_worker_"): value
+        for key, value in figures.items()
+        if key.startswith(("stator_worker_attempts_total", "stator_worker_steps_total"))
+    }
+    assert counted == {
+        'attempts_total{model="testapp.parcel",outcome="moved"}': 4,
+        'attempts_total{model="testapp.parcel",outcome="waits"}': 2,
+        'attempts_total{model="testapp.parcel",outcome="failed"}': 1,
+        'attempts_total{model="testapp.line",outcome="moved"}': 2,
+        'attempts_total{model="testapp.purchase",outcome="waits"}': 1,
+        'steps_total{model="testapp.purchase",outcome="recorded"}': 1,
+        'steps_total{model="testapp.purchase",outcome="reused"}': 2,
     }
     assert figures['stator_worker_run_seconds_count{model="testapp.parcel"}'] == 7
     assert figures['stator_worker_moves_total{model="testapp.parcel",state="sent"}'] == 2
     assert figures["stator_worker_claim_seconds_count"] > 0
     assert figures["stator_worker_record_seconds_count"] > 0
     assert figures["stator_worker_record_seconds_sum"] > 0
-    assert figures["stator_worker_claimed_total"] == 9
+    assert figures["stator_worker_claimed_total"] == 10
     assert f'worker="{worker_id}"' in text
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((LOCAL, endpoint.port))
-
-
-@pytest.mark.django_db(transaction=True)
-def test_figures_of_a_worker_have_the_steps_that_were_recorded_and_those_that_were_not_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def pay(order: Any) -> None:
-        for name in ("reserve", "charge", "mail")[: 1 + order.stator.attempt]:
-            order.stator.step(name, str)
-
-    monkeypatch.setitem(scripts, "pay", pay)
-    attempt(Purchase.objects.create(script="pay"))
-    advance(90, Purchase)
-    endpoint, pages = Endpoint(LOCAL, 0), []
-
-    def look(worker: Any) -> None:
-        if worker.recorder.handled[Purchase._meta.label_lower]:
-            pages.append(get(endpoint.port, "/metrics")[1])
-            worker.stop()
-
-    StatorRunner([Purchase], run_for=PATIENCE, progress=look, endpoint=endpoint).run()
-    steps = {line for line in pages[0].splitlines() if line.startswith("stator_worker_steps_total")}
-    assert steps == {
-        'stator_worker_steps_total{model="testapp.purchase",outcome="recorded"} 1.0',
-        'stator_worker_steps_total{model="testapp.purchase",outcome="reused"} 2.0',
-    }
 
 
 @pytest.mark.django_db(transaction=True)

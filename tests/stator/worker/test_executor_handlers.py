@@ -22,21 +22,13 @@ from tests.testapp.basic import Author, Deed, DeedGraph, Poll, StepGraph
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 RAISED = {
-    "Exception": Exception,
-    "BaseException": BaseException,
-    "SystemExit": SystemExit,
-    "KeyboardInterrupt": KeyboardInterrupt,
-    "GeneratorExit": GeneratorExit,
-    "CancelledError": asyncio.CancelledError,
-    "MemoryError": MemoryError,
-    "RecursionError": RecursionError,
-    "StopIteration": StopIteration,
-    "StopAsyncIteration": StopAsyncIteration,
-    "TimeoutError": TimeoutError,
+    "Exception": Exception, "BaseException": BaseException, "SystemExit": SystemExit,
+    "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit, "CancelledError": asyncio.CancelledError,
+    "MemoryError": MemoryError, "RecursionError": RecursionError, "StopIteration": StopIteration,
+    "StopAsyncIteration": StopAsyncIteration, "TimeoutError": TimeoutError,
     "ExceptionGroup": lambda text: ExceptionGroup(text, [ValueError(text)]),
-    "UnicodeError": lambda text: UnicodeDecodeError("utf-8", b"\xff", 0, 1, text),
-    "IntegrityError": IntegrityError,
-}
+    "UnicodeError": lambda text: UnicodeDecodeError("utf-8", b"\xff", 0, 1, text), "IntegrityError": IntegrityError,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["called", "awaited"])
@@ -142,19 +134,11 @@ def test_queries_of_asynchronous_handlers_that_debug_collects_are_forgotten(monk
 
 
 ASTRAY = {
-    "undeclared state": DeedGraph.called,
-    "undeclared name": "called",
-    "unknown name": "nowhere",
-    "another graph's state": StepGraph.done,
-    "another graph's name": "outside",
-    "True": True,
-    "number": 7,
-    "list": ["done"],
-    "dict": {"done": 1},
-    "class": DeedGraph,
-    "bytes": b"done",
+    "undeclared state": DeedGraph.called, "undeclared name": "called", "unknown name": "nowhere",
+    "another graph's state": StepGraph.done, "another graph's name": "outside", "True": True, "number": 7,
+    "list": ["done"], "dict": {"done": 1}, "class": DeedGraph, "bytes": b"done",
     "object that cannot be compared": type("Odd", (), {"__eq__": lambda self, other: 1 / 0, "__hash__": None})(),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["called", "awaited"])

@@ -137,19 +137,15 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
     assert not writing.recorder.is_behind(locked)
 
 
-async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
+async def test_outcomes_of_another_database_or_a_locked_model_keep_nothing_from_being_claimed(writing):
+    away, locked, other = elsewhere(FakeOperations()), FakeOperations("app.locked"), FakeOperations("app.other")
     writing = writing(size=1)
-    away = elsewhere(FakeOperations())
     writing.add(*[DONE] * module.MAX_BATCHES, operations=away)
     assert writing.recorder.is_behind(away)
-    assert not writing.recorder.is_behind(FakeOperations())
-
-
-async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(writing):
-    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
-    writing.answers = [lock_timeout()]
+    assert not writing.recorder.is_behind(other)
     writing.add(*[DONE] * 2 * module.MAX_BATCHES, operations=locked)
     assert writing.recorder.is_behind(other)
+    writing.answers = [None] * module.MAX_BATCHES + [lock_timeout()]
     await writing.recorder.flush()
     assert not writing.recorder.is_behind(other)
 

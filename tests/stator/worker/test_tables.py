@@ -24,20 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestSchema:
-    def test_model_is_left_out_and_taken_back_each_with_one_event(self, tables, pair, caplog):
-        line, sync = pair
-        with caplog.at_level("INFO", "stator"):
-            with without(Line, "name"):
-                wait_for(tables.examine)
-                wait_for(tables.examine)
-                assert tables.left_out == [line]
-                assert "lacks column name" in line.lacking
-                assert sync.lacking == ""
-            wait_for(tables.examine)
-        assert tables.left_out == []
-        assert tables.changes == 2
-        events = [(record.getMessage(), record.model) for record in caplog.records]
-        assert events == [("stator.model_left_out", "testapp.line"), ("stator.model_back", "testapp.line")]
+    """That a worker leaves a model out and takes it back: tests/faults/test_schema.py."""
 
     def test_tables_are_read_again_only_when_it_is_time(self, tables, pair, monkeypatch):
         with without(Line, "name"):

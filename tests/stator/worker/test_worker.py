@@ -1,23 +1,20 @@
-"""How a worker stops: a claim on its way arrives, what has not begun is handed back, what runs may finish."""
+"""How a worker stops: a claim on its way arrives, and what is being written is written. Real ones: tests/faults."""
 
 import asyncio
-import threading
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from stator.conf import Settings
-from stator.graph.outcomes import Moved, Released
+from stator.graph.outcomes import Moved
 from stator.worker.alone import Alone
 from stator.worker.attempts import Attempts
 from stator.worker.dispatcher import Dispatcher, Lane, Lanes
-from stator.worker.executor import STOPPED
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.shutdown import StopRequests
 from stator.worker.worker import Worker
-from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 
 DONE = Moved(WorkGraph.done)
@@ -109,35 +106,6 @@ async def test_claim_is_renewed_until_its_outcome_is_written():
         assert stopping.worker.claims() == [claim]
         await until(lambda: stopping.written)
         assert stopping.worker.claims() == []
-
-
-async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
-    gate = threading.Event()
-    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=3) as stopping:
-        runs, waits = (FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done") for _ in range(2))
-        stopping.worker.attempts.begin([runs, waits])
-        await until(lambda: runs.started)
-        stopped = stopping.stop()
-        await until(lambda: stopping.written)
-        assert stopping.written == [(waits, Released())]
-        assert not stopped.done()
-        gate.set()
-        await stopped
-        assert stopping.written[1:] == [(runs, DONE)]
-        assert not waits.started
-
-
-async def test_second_signal_releases_what_runs_at_once():
-    gate = threading.Event()
-    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=600) as stopping:
-        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
-        stopping.worker.attempts.begin([claim])
-        await until(lambda: claim.started)
-        stopped = stopping.stop()
-        stopping.worker.stop()
-        await stopped
-        assert stopping.written == [(claim, claim.unfinished(STOPPED))]
-        gate.set()
 
 
 # How often a worker was asked to stop, by which of its signals
