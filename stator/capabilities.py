@@ -1,7 +1,7 @@
 """What each kind of database can do. Other modules ask for a capability here, never for the name of a vendor."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,13 @@ MYSQL = Capabilities(
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 
 
-def capabilities_of(connection: Any) -> Capabilities:
+class HasVendor(Protocol):
+    """A connection of Django, of which one more attribute may say what its database can do."""
+
+    vendor: str
+
+
+def capabilities_of(connection: HasVendor) -> Capabilities:
     """Return the capabilities of a Django connection's database; opens nothing. A backend may bring its own."""
     own: Capabilities | None = getattr(connection, "stator_capabilities", None)
     return own or KNOWN.get(connection.vendor) or Capabilities(name=connection.vendor)

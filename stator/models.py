@@ -318,14 +318,15 @@ class StatorModel(models.Model):
 
     def _do_update(
         self,
-        base_qs: QuerySet[Self],
-        using: Any,
-        pk_val: object,
-        values: Collection[tuple[models.Field, type[models.Model] | None, object]],
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+        base_qs,
+        using,
+        pk_val,
+        values,
+        *args,
+        **kwargs,
+    ):
         """Write the project's own columns only; a changed ``state`` is a move by hand in the same transaction."""
+        # Without types, because Django's own method has other ones in each version.
         given = {field.name: value for field, _, value in values}
         if given.get("state_changed") is not None:
             # Only a fixture has this value, and all columns of its rows are loaded as they are.

@@ -63,7 +63,7 @@ class Parameter(Value):
     def __init__(self, name: str, field: Field | None) -> None:
         super().__init__(name, output_field=field)
 
-    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
         """Return a placeholder, whose parameter is the place for the value."""
         return "%s", [Placeholder(self.value, self.output_field)]
 

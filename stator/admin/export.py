@@ -18,7 +18,7 @@ from django.utils.html import strip_tags
 from stator.texts import COUNTED
 
 if TYPE_CHECKING:
-    from stator.admin.listing import AnyAddressAdmin
+    from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 
 # The parameter of an address that asks for a file, and the types of files.
 AS = "stator_as"
@@ -42,7 +42,7 @@ def exported(model_admin: "AnyAddressAdmin", request: HttpRequest) -> StreamingH
     if kind not in TYPES:
         raise BadRequest(f"{AS} is {kind!r}; ask for {' or '.join(TYPES)}")
     try:
-        shown = model_admin.get_changelist_instance(request)
+        shown: Any = model_admin.get_changelist_instance(request)
     except IncorrectLookupParameters as error:
         raise BadRequest("a filter of the list has a value that it cannot have") from error
     names = [getattr(name, "stator_field", name) for name in shown.list_display if name != "action_checkbox"]
@@ -57,7 +57,7 @@ def _named(name: object) -> str:
     return "object" if name == "__str__" else str(getattr(name, "__name__", name)).removeprefix("stator_")
 
 
-def _rows(shown: Any, names: list[str | Callable[..., object]]) -> Iterator[list[object]]:
+def _rows(shown: "BoundedChangeList", names: list[str | Callable[..., object]]) -> Iterator[list[object]]:
     for start in range(0, COUNTED, PART):
         part = list(shown.queryset[start : start + PART])
         shown.enrich(part)

@@ -32,7 +32,7 @@ class JSONField(forms.JSONField):
 
     default_validators = [check_kept]
 
-    def to_python(self, value: object) -> Any:
+    def to_python(self, value: object) -> Any:  # noqa: ANN401 - any JSON
         """Return the value; raise an error of one line also for JSON that is too deep or has too long a number."""
         try:
             return super().to_python(value)

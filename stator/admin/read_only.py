@@ -1,7 +1,7 @@
 """Read-only admins for the framework's own tables."""
 
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
@@ -59,6 +59,13 @@ def newest(queryset: QuerySet[M], column: str) -> QuerySet[M]:
     return queryset if last is None else queryset.filter(**{f"{column}__gte": last})
 
 
+class OfObject(Protocol):
+    """A row about an object."""
+
+    model_label: str
+    object_pk: str
+
+
 class OfObjectAdmin(KeptAdmin[Shown]):
     """A read-only admin for rows about single objects."""
 
@@ -67,7 +74,7 @@ class OfObjectAdmin(KeptAdmin[Shown]):
     )
 
     @admin.display(description="object", ordering="object_pk")
-    def of_object(self, row: Any) -> str:
+    def of_object(self, row: OfObject) -> str:
         """Return a link to the object."""
         return link_to_object(self.admin_site, row.model_label, row.object_pk)
 
@@ -119,12 +126,12 @@ class WorkerAdmin(KeptAdmin[Worker]):
         return worker.name or worker.pk
 
     @admin.display(description="status", ordering="status")
-    def status(self, worker: Any) -> str:
+    def status(self, worker: Worker) -> str:
         """Return whether the worker is alive, silent without a stop, or stopped."""
         return str(worker.status)
 
     @admin.display(description="heartbeat", ordering="heartbeat")
-    def heard_of(self, worker: Any) -> str:
+    def heard_of(self, worker: Worker) -> str:
         """Return the time since its latest heartbeat."""
         return f"{span(seconds_of(worker.now - worker.heartbeat))} ago"
 

@@ -82,6 +82,8 @@ def _refers_outside(query: Any, conditions: list[Any]) -> bool:
 class SQLCompiler(OfSlice):
     """Encloses the table of a query that is marked so, with its conditions that refer to no other query."""
 
+    where: Any
+
     def get_from_clause(self) -> Any:
         """Return the tables of FROM, and the parameters of that clause."""
         query = self.query

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
@@ -98,7 +98,13 @@ def holders_of(rows: QuerySet[Model]) -> list[Holder]:
 
 
 def _holder(
-    worker: Any, pk: object, name: str, attempt: int, began: datetime | None, until: datetime | None, now: datetime
+    worker: Worker | None,
+    pk: object,
+    name: str,
+    attempt: int,
+    began: datetime | None,
+    until: datetime | None,
+    now: datetime,
 ) -> Holder:
     running = (now - began).total_seconds() if began else 0.0
     left = (until - now).total_seconds() if until else 0.0

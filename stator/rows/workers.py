@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from contextlib import suppress
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -87,6 +88,10 @@ class Worker(Model):
     )
 
     objects = WorkerQuerySet.as_manager()
+
+    # Of those that were read ``with_status()``.
+    status: str
+    now: datetime
 
     class Meta:
         indexes = [Index(fields=["heartbeat"], name="stator_worker_heartbeat")]
