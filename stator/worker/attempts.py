@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from stator.conf import Settings
 from stator.db.interface import Claim, Operations
-from stator.exceptions import passable
+from stator.exceptions import NotBegun, passable
 from stator.graph import State
 from stator.graph.outcomes import Outcome, Released
 from stator.graph.running import RUNNING
@@ -26,7 +26,7 @@ from stator.worker.executor import (
     outcomes_of,
     timed_out,
 )
-from stator.worker.room import CallThreads, Room
+from stator.worker.room import CallThreads, Room, ThreadAttempt
 from stator.worker.thread_pool import NEEDED_FOR, Call, ThreadPool
 
 logger = logging.getLogger("stator.worker")
@@ -51,11 +51,12 @@ class Attempt:
 
     ``placed``: whether it has a place on the loop.
     ``calls``: whether it is asynchronous and calls its code in a thread of :class:`CallThreads`.
+    ``in_thread``: the call and the attempt, while such a thread makes all of the attempt.
     ``task``: the task of an asynchronous handler, once it has begun.
     ``cancelled_at``: when it was cancelled.
     """
 
-    __slots__ = ("calls", "cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
+    __slots__ = ("calls", "cancelled_at", "claims", "in_thread", "is_async", "label", "left", "placed", "task")
 
     def __init__(self, claims: list[Claim]) -> None:
         self.claims = claims
@@ -63,6 +64,7 @@ class Attempt:
         self.label = claims[0].operations.label
         self.is_async = claims[0].state.is_async
         self.placed = self.calls = False
+        self.in_thread: tuple[Call, ThreadAttempt] | None = None
         self.task: asyncio.Task[None] | None = None
         self.cancelled_at: float | None = None
 
@@ -131,10 +133,15 @@ class Attempts:
         return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
     def use_threads(
-        self, label: str, pool: ThreadPool, is_needed: Callable[[Claim], bool], spare: Callable[[str, bool], bool]
+        self,
+        label: str,
+        pool: ThreadPool,
+        is_needed: Callable[[Claim], bool],
+        spare: Callable[[str, bool], bool],
+        attempt_of: Callable[[Claim], ThreadAttempt | None],
     ) -> None:
         """Count the room for a model's asynchronous handlers by the threads that call the project's code for them."""
-        self._room.call_threads[label] = CallThreads(pool, is_needed, spare)
+        self._room.call_threads[label] = CallThreads(pool, is_needed, spare, attempt_of)
 
     @contextmanager
     def sparing_threads(self, operations: Operations) -> Iterator[tuple[int, list[Claim]]]:
@@ -185,7 +192,7 @@ class Attempts:
             if attempt is None:
                 continue
             # An asynchronous handler may prepare its attempt before it calls the project's code.
-            since = claim.started or (claim.claimed if attempt.task else now)
+            since = claim.started or (claim.claimed if attempt.task or attempt.in_thread else now)
             if now - since > claim.max_runtime:
                 self._overrun(attempt)
             elif now > claim.deadline:
@@ -326,7 +333,7 @@ class Attempts:
     def _release(self, waiting: list[list[Claim]]) -> None:
         for claims in waiting:
             for claim in claims:
-                self._end(claim, Released())
+                self._end(claim, claim.unfinished(STOPPED))
 
     def _have_spare_task(self) -> None:
         """Ensure that a task takes from the queue on the loop's next turn, even if no running one does."""
@@ -344,7 +351,7 @@ class Attempts:
         task = self._spare
         self._spare = None
         self._turned = time.monotonic()
-        while time.monotonic() - self._turned < TURN and (attempt := self._next()):
+        while attempt := self._next_on_loop():
             if self._spare is None:
                 self._have_spare_task()
             attempt.task = task
@@ -368,6 +375,48 @@ class Attempts:
             if self._is_spent(attempt, context):
                 break
         self._have_spare_task()
+
+    def _next_on_loop(self) -> Attempt | None:
+        """Return the next attempt for the loop, as long as this turn lasts; hand those before it to their threads."""
+        calls = defaultdict[str, list[Call]](list)
+        while (is_in_turn := time.monotonic() - self._turned < TURN) and (attempt := self._next()):
+            if not (attempt.calls and (call := self._call_of(attempt))):
+                break
+            calls[attempt.label].append(call)
+        for label, together in calls.items():
+            self._room.call_threads[label].pool.submit(together)
+        return attempt if is_in_turn else None
+
+    def _call_of(self, attempt: Attempt) -> Call | None:
+        """Return the call by which a thread makes all of the attempt, None if it needs the loop."""
+        claim = attempt.claims[0]
+        # The loop goes on with an attempt that has failed in a thread.
+        if claim.started or claim.state.batch or claim.kept or claim.operations.scope.path or not claim.may_begin:
+            return None
+        if self._calls and self._calls_of(claim) is not PLAIN:
+            return None
+        claim.instance.__dict__["stator"] = claim
+        made = self._room.call_threads[attempt.label].attempt_of(claim)
+        if made is None:
+            return None
+        RUNNING.set(attempt.claims)
+        call = Call(copy_context().run, made.run_in_thread, partial(self._finish_in_thread, attempt))
+        attempt.in_thread = call, made
+        return call
+
+    def _finish_in_thread(self, attempt: Attempt, call: Call) -> None:
+        [claim], error = attempt.claims, call.error
+        # It was given up.
+        if id(claim) not in self.running:
+            return
+        attempt.in_thread = None
+        if error is not None and not isinstance(error, NotBegun):
+            self._queue.append(attempt)
+            self._have_spare_task()
+            return
+        self._note_runtime(claim, claim.finished, on_loop=False)
+        [(_, outcome)] = outcomes_of(attempt.claims, [error or call.result])
+        self._end(claim, outcome)
 
     def _note_runtime(self, claim: Claim, ended: float, *, on_loop: bool) -> None:
         # An attempt that came too late has no run time, and batches are not claimed ahead.
@@ -436,15 +485,26 @@ class Attempts:
         if attempt.task is not None:
             attempt.task.cancel()
             return
+        if attempt.in_thread is not None:
+            self._give_up_call(attempt, *attempt.in_thread)
+            return
         line = self._queue if attempt.placed else self._ahead[attempt.label]
         line.remove(attempt)
         if not line and not attempt.placed:
             del self._ahead[attempt.label]
         for claim in attempt.claims:
-            self._end(claim, Released())
+            self._end(claim, claim.unfinished(STOPPED))
+
+    def _give_up_call(self, attempt: Attempt, call: Call, made: ThreadAttempt) -> None:
+        self._room.call_threads[attempt.label].pool.give_up(call)
+        made.give_up()
+        self._end_cancelled(attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
         logger.warning("stator.attempt_abandoned", extra=_fields(attempt.claims[0]))
+        self._end_cancelled(attempt)
+
+    def _end_cancelled(self, attempt: Attempt) -> None:
         for claim in attempt.claims:
             is_too_long = claim.cancelled_for == "max_runtime"
             self._give_up(claim, timed_out(claim) if is_too_long else claim.unfinished(STOPPED))

@@ -110,7 +110,8 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
 
 
 async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
-    if not claims[0].may_begin:
+    # An attempt that has begun in a thread goes on.
+    if not (claims[0].may_begin or claims[0].started):
         return _unbegun(claims)
     context = copy_context() if claims[0].state.batch else None
     try:

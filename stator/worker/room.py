@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from stator.conf import Settings
 from stator.db.interface import Claim
@@ -21,17 +22,32 @@ NEW = 2 * SHORT
 ALL_ON_LOOP = 100
 
 
+class ThreadAttempt(Protocol):
+    """An attempt that a thread makes without the loop. If it raises, the asynchronous handler goes on from there."""
+
+    def run_in_thread(self) -> object:
+        """Return what the handler would return."""
+
+    def give_up(self) -> None:
+        """Note, on the loop, that nobody waits for it any more."""
+
+
 class CallThreads:
     """The threads of ``pool``: they call the project's code for some of the rows of a model with asynchronous handlers.
 
     ``is_needed``: whether a claimed row may need a thread. ``spare(worker_id, True)`` lets claims of a worker leave out
-    such rows, and returns whether other rows may exist; with False, claims take all rows again.
+    such rows, and returns whether other rows may exist; with False, claims take all rows again. ``attempt_of``: what
+    makes the attempt of a claimed row in a thread, None if the loop has to.
     """
 
     def __init__(
-        self, pool: ThreadPool, is_needed: Callable[[Claim], bool], spare: Callable[[str, bool], bool]
+        self,
+        pool: ThreadPool,
+        is_needed: Callable[[Claim], bool],
+        spare: Callable[[str, bool], bool],
+        attempt_of: Callable[[Claim], ThreadAttempt | None],
     ) -> None:
-        self.pool, self.spare = pool, spare
+        self.pool, self.spare, self.attempt_of = pool, spare, attempt_of
         self._is_needed = is_needed
         # Rows that were claimed since the last row with a synchronous handler.
         self._on_loop = 0

@@ -17,7 +17,7 @@ from django.db import Error
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from stator.claims import Claim
-from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
+from stator.exceptions import PROJECT_ERRORS, AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
@@ -55,6 +55,9 @@ logger = logging.getLogger("tasks.actions")
 MODULES = ("actions", "tasks")
 
 LABEL = "tasks.task"
+
+# The key, among the values of a task, of an attempt that has failed in its thread.
+FAILED = "tasks_failed_attempt"
 
 # The back-off for unknown actions: leaves a newer worker, which may have the action, time to start.
 UNKNOWN = Backoff(base=120.0)
@@ -118,11 +121,13 @@ class _Queue:
         """Return the terms for a task; raise ``NoHandler`` if this worker has no action for it."""
         if task.elsewhere_only:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
-        name = task.action
-        key = (name, variant_of(task.data)) if name.startswith(DJANGO) else name
-        if (terms := self._terms.get(key)) is None:
-            terms = self._terms[key] = self._found(task)
+        if (terms := self.known_terms(task)) is None:
+            terms = self._terms[_key_of(task)] = self._found(task)
         return terms
+
+    def known_terms(self, task: TaskRow) -> Terms | None:
+        """Return the terms for a task if its action was found before."""
+        return None if task.elsewhere_only else self._terms.get(_key_of(task))
 
     def _found(self, task: TaskRow) -> Terms:
         found, usual = find(task.action, self.row.name, task.data), self.without_action
@@ -130,6 +135,11 @@ class _Queue:
             django_on_loop.add(task.action)
         most = usual_attempts(self.row.max_attempts, found, usual.settings)
         return usual._replace(found=found, most=most, timeout=found.timeout or usual.timeout)
+
+
+def _key_of(task: TaskRow) -> Hashable:
+    name = task.action
+    return (name, variant_of(task.data)) if name.startswith(DJANGO) else name
 
 
 NOT_CACHED = _Queue()
@@ -167,11 +177,40 @@ def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
 def _watch_threads(sender: Any, **kwargs: object) -> None:
     sender.health.watch("actions", _trouble)
     if hasattr(sender, "attempts"):
-        sender.attempts.use_threads(LABEL, _threads(load_settings().THREADS), _needs_thread, _spare_threads)
+        sender.attempts.use_threads(
+            LABEL, _threads(load_settings().THREADS), _needs_thread, _spare_threads, _attempt_in_thread
+        )
 
 
 def _needs_thread(claim: Claim) -> bool:
     return not runs_on_loop(claim.instance.action)
+
+
+def _attempt_in_thread(claim: Claim) -> "TaskAttempt | None":
+    """Return the attempt of a claimed task if it needs nothing but the call of an action in a thread."""
+    task = claim.instance
+    queue = _queues.get(claim.operations, {}).get(vars(task)["queue_id"], NOT_CACHED)
+    if queue.until < time.monotonic() or _is_single_cycle():
+        return None
+    try:
+        terms = queue.known_terms(task)
+    except PROJECT_ERRORS:  # of data that cannot be read: on the loop it is the error of this attempt
+        return None
+    if terms is None:
+        return None
+    found = terms.found
+    if found.runs_on_loop or found.called_by or found.is_heard or task.timeout or terms.timeout:
+        return None
+    if _threads(terms.settings.THREADS).exhausted or claim.attempt > (task.max_attempts or terms.most):
+        return None
+    task._state.fields_cache = {"queue": queue.row}
+    attempt = TaskAttempt(task, terms)
+    return None if attempt.is_marked or attempt.is_limited else attempt
+
+
+def _is_single_cycle() -> bool:
+    """Return whether synchronous code has to run in the caller's thread, within its transaction."""
+    return SyncToAsync.thread_sensitive_context.get(None) is None
 
 
 def _spare_threads(worker_id: str, spares: bool) -> bool:
@@ -220,8 +259,10 @@ def _backoff_of_attempt(failures: int) -> float:
 async def attempt(task: Any) -> str:
     """Run the action of a claimed task and return the state that it moves to; raise an error or a wait."""
     claim = task.stator
-    # The project's code is called later; until then the attempt has not begun.
-    claim.started = 0.0
+    failed: TaskAttempt | None = vars(task).pop(FAILED, None)
+    if failed is None:
+        # The project's code is called later; until then the attempt has not begun.
+        claim.started = 0.0
     queue = await _queue_of(task)
     # Assigning ``task.queue`` would call the routers of the databases. Nothing else is cached for a claimed task.
     task._state.fields_cache = {"queue": queue.row}
@@ -230,7 +271,7 @@ async def attempt(task: Any) -> str:
         terms = queue.terms_of(task)
         if claim.attempt > (task.max_attempts or terms.most):
             raise OutOfAttempts(f"it has used its {task.max_attempts or terms.most} attempts")
-        await TaskAttempt(task, terms).run()
+        await (failed or TaskAttempt(task, terms)).run()
     except Cancel as end:
         _note_end(claim, end)
         return "canceled"
@@ -291,10 +332,13 @@ class TaskAttempt:
     """One call of an action for a task, with the further calls of local retries.
 
     ``seconds``: its timeout, which counts from the first call. ``is_marked``: the database gets to know of the call
-    first.
+    first. ``is_limited``: a rate or concurrency limit applies.
     """
 
-    __slots__ = ("_is_over", "_limit", "_loop", "claim", "context", "found", "is_marked", "seconds", "settings", "task")
+    __slots__ = (
+        "_ended", "_is_over", "_limit", "_loop", "claim", "context", "found", "is_limited", "is_marked", "seconds",
+        "settings", "task",
+    )  # fmt: skip
 
     claim: Claim
     found: RegisteredAction
@@ -305,30 +349,55 @@ class TaskAttempt:
         self.context = Context(task, claim, terms.worker)
         self.seconds = task.timeout or terms.timeout
         self.is_marked = begun.is_marked(claim.attempt, task.max_attempts or terms.most, task.state_crashes)
+        self.is_limited = terms.found.throttled
         self._is_over = False
+        # The value and the error of a first call that a thread has made.
+        self._ended: tuple[Any, BaseException | None] | None = None
 
     async def run(self) -> None:
         """Call the action, no longer than its timeout, and store its result on the task."""
         found, context = self.found, self.context
-        limited = found.throttled
         try:
-            if limited or found.is_heard:
-                await self._prepare(limited=limited)
+            if (self.is_limited or found.is_heard) and self._ended is None:
+                await self._prepare()
             value = await (self._called() if self.seconds is None else self._called_in_time(self.seconds))
         finally:
             context.end()
             if found.concurrency:
                 await sync_to_async(_leave)(found, context)
+        self._store(value)
+
+    def run_in_thread(self) -> str:
+        """Make the attempt in this thread; if something fails, :meth:`run` goes on with what the call came to."""
+        value = None
+        try:
+            value = self._begin_and_call(partial(self.found.call, self.context))
+            self._store(value)
+        except NotBegun:
+            self.context.end()
+            raise
+        except BaseException as raised:
+            error = None if value is not None else passable(raised)
+            self._ended, vars(self.task)[FAILED] = (value, error), self
+            raise
+        self.context.end()
+        return "completed"
+
+    def give_up(self) -> None:
+        """Note that nobody waits for the call any more."""
+        self.context.end()
+
+    def _store(self, value: Any) -> None:
         if value is not None:
-            self.task.result = JsonText(storable(found.result_of(value), self.settings))
+            self.task.result = JsonText(storable(self.found.result_of(value), self.settings))
         elif "result" in vars(self.task):
             # The action has read it, or written it itself, which is no result.
             self.task.result = None
 
-    async def _prepare(self, *, limited: bool) -> None:
+    async def _prepare(self) -> None:
         """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
         with self.claim.preparing():
-            if limited:
+            if self.is_limited:
                 await sync_to_async(_admit)(self.found, self.context)
             if not self.claim.may_begin:
                 raise NotBegun(0.0, "")
@@ -398,6 +467,9 @@ class TaskAttempt:
 
     def _call(self) -> Awaitable[Any]:
         """Call the action, and return what to await for its value."""
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            return _first_call(*ended)
         found = self.found
         if not found.runs_on_loop:
             if found.called_by:
@@ -421,7 +493,7 @@ class TaskAttempt:
         there.
         """
         call = partial(self._begin_and_call, function)
-        if SyncToAsync.thread_sensitive_context.get(None) is None:
+        if _is_single_cycle():
             return sync_to_async(contained)(call)
         threads = _threads(self.settings.THREADS)
         if threads.exhausted:
@@ -469,6 +541,12 @@ class TaskAttempt:
         # The action may have ended already.
         if not self._is_over:
             self._limit.reschedule(when)
+
+
+async def _first_call(value: object, error: BaseException | None) -> object:
+    if error is not None:
+        raise error
+    return value
 
 
 @cache

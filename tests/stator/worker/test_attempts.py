@@ -12,6 +12,7 @@ from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import attempts as module
 from stator.worker.attempts import Attempts
 from stator.worker.executor import STOPPED
+from stator.worker.thread_pool import ThreadPool
 from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 from tests.stator.worker.test_room import Threads
@@ -322,3 +323,110 @@ async def test_calls_that_wait_for_a_thread_for_long_are_handed_back():
         ran.attempts.release_all()
         ran.attempts.sweep()
         assert len(threads.handed_back) == 1
+
+
+# Attempts that such threads make without the loop
+
+
+class Whole:
+    """An attempt for a thread: the handler's ``act``, of which the loop calls ``go_on`` if it raises."""
+
+    def __init__(self, claim, go_on=None):
+        self.claim, self.go_on, self.given_up = claim, go_on, threading.Event()
+
+    def run_in_thread(self):
+        act, self.claim.instance.act = self.claim.instance.act, self.go_on
+        self.claim.started = time.monotonic()
+        try:
+            return act()
+        finally:
+            self.claim.finished = time.monotonic()
+
+    def give_up(self):
+        self.given_up.set()
+
+
+class Making(Ran):
+    """Attempts that two threads make without the loop."""
+
+    def __init__(self, go_on=None, threads=2):
+        super().__init__()
+        self.made = {}
+        self.pool = ThreadPool(threads, "tests-action")
+
+        def whole(claim):
+            return self.made.setdefault(id(claim), Whole(claim, go_on))
+
+        self.attempts.use_threads("app.model", self.pool, lambda claim: True, lambda *spared: True, whole)
+
+    async def __aexit__(self, *error):
+        await super().__aexit__(*error)
+        self.pool.stop()
+
+
+async def test_a_slow_attempt_in_a_thread_holds_back_no_other():
+    gate = threading.Event()
+
+    def slow():
+        gate.wait(PATIENCE)
+        return "done"
+
+    async with Making() as ran:
+        make_short(ran.attempts, is_async=False)
+        claims = [FakeClaim(FakeOperations(), "awaited", act) for act in (slow, *[lambda: "done"] * 9)]
+        ran.attempts.begin(claims)
+        await until(lambda: len(ran.outcomes) == 9)
+        assert claims[0] not in [claim for claim, _ in ran.outcomes]
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 10)
+        assert {outcome for _, outcome in ran.outcomes} == {Moved(WorkGraph.done)}
+        assert len(ran.made) == 10
+        assert (ran.attempts.running, ran.attempts._room.placed, ran.attempts._room.calling["app.model"]) == ({}, 0, 0)
+
+
+async def test_the_loop_goes_on_where_an_attempt_failed_in_its_thread_even_after_its_lease():
+    def fail():
+        claim.deadline = 0.0
+        raise ValueError("in the thread")
+
+    async def go_on():
+        return "done"
+
+    async with Making(go_on) as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", fail)
+        ran.attempts.begin([claim])
+        await until(lambda: ran.outcomes)
+        assert ran.outcomes == [(claim, Moved(WorkGraph.done))]
+
+
+async def test_attempt_in_a_thread_that_is_given_up_counts_if_it_has_begun_and_its_answer_is_dropped():
+    gate = threading.Event()
+    async with Making(threads=1) as ran:
+        make_short(ran.attempts, is_async=False)
+        begun, waiting, other = (
+            FakeClaim(FakeOperations(), "awaited", act)
+            for act in (lambda: gate.wait(PATIENCE), pytest.fail, lambda: "done")
+        )
+        ran.attempts.begin([begun, waiting])
+        await until(lambda: begun.started)
+        ran.attempts.cancel_ended({id(begun), id(waiting)})
+        assert ran.outcomes == [(begun, INTERRUPTED), (waiting, Released())]
+        assert all(made.given_up.is_set() for made in ran.made.values())
+        gate.set()
+        await until(lambda: not ran.pool.exhausted)
+        ran.attempts.begin([other])
+        await until(lambda: len(ran.outcomes) == 3)
+        assert ran.outcomes[2] == (other, Moved(WorkGraph.done))
+
+
+async def test_attempt_in_a_thread_past_its_time_is_an_error():
+    gate = threading.Event()
+    async with Making() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", lambda: gate.wait(PATIENCE), max_runtime=5.0)
+        ran.attempts.begin([claim])
+        await until(lambda: claim.started)
+        claim.started -= 6
+        ran.attempts.sweep()
+        ((_, outcome),) = ran.outcomes
+        assert outcome.failure.kind == "stator.exceptions.AttemptTimedOut"
+        gate.set()

@@ -85,7 +85,7 @@ class Threads(CallThreads):
 
     def __init__(self, count=3, on_loop=()):
         pool = SimpleNamespace(count=count, exhausted=False, hand_back=self.hand_back, rest=lambda **how: None)
-        super().__init__(pool, lambda claim: claim not in on_loop, self.note_spared)
+        super().__init__(pool, lambda claim: claim not in on_loop, self.note_spared, lambda claim: None)
         self.spared, self.handed_back = [], []
 
     def note_spared(self, worker_id, spares):
@@ -97,7 +97,7 @@ class Threads(CallThreads):
         return True
 
     def given(self):
-        return self.pool, self._is_needed, self.spare
+        return self.pool, self._is_needed, self.spare, self.attempt_of
 
 
 def test_handlers_that_need_threads_have_the_room_of_these():
