@@ -6,10 +6,10 @@ import json
 import os
 import re
 import sys
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from typing import ClassVar, NoReturn, TypeAlias
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -132,7 +132,9 @@ class TerminalCommand(BaseCommand):
 class SubcommandParser(CommandParser):
     """The parser of a subcommand; as in Python 3.13, a list of arguments may also follow an option."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
         """Parse arguments; return the options and the unknown arguments."""
         given, rest = super().parse_known_args(args, namespace)
         many = next((each for each in self._actions if each.nargs == "*" and not each.option_strings), None)
@@ -164,7 +166,7 @@ def _text(value: object) -> object:
         raise BadInput(f"{value!r} is not UTF-8") from None
 
 
-def _schema_of(options: Mapping[str, Any]) -> str:
+def _schema_of(options: Options) -> str:
     name, alias = options.get("schema") or "", options.get("database") or DEFAULT_DB_ALIAS
     if name and alias in connections and not PATHS.exists(name, alias):
         raise BadInput(f"--schema {name!r} is not in database {alias!r}; create it and run its migrations")

@@ -1,8 +1,8 @@
 """Undo of manual actions: objects that nobody has touched since go back to what they were."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -23,7 +23,7 @@ from stator.rows.followers import HandAct, by_hand, followers_of, moved
 from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.locking import Locked, lock_rows, most_keys
-from stator.rows.meta import graph_of, model_of
+from stator.rows.meta import field_of, graph_of, model_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.state_column import StateField, state_field
 from stator.rows.transitions import tell_moves
@@ -316,7 +316,7 @@ class _Undoing:
 
     def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""
-        field: Any = Before._meta.get_field(name)
+        field = field_of(Before, name)
         first, *others = {getattr(before, name) for before in going}
         if not others and not (name in TIMES and first):
             return Value(None if name in TIMES else first, output_field=field)
@@ -349,7 +349,7 @@ def _as_left(before: Was, row: Locked) -> bool:
     return (before.version, before.tried) == (row.version, row.attempts)
 
 
-def _why(row: Was, now: list[Any] | None, field: StateField) -> str:
+def _why(row: Was, now: Sequence[object] | None, field: StateField) -> str:
     """Return why an object was left alone. ``now``: what is stored for its state, version and claim; None if gone."""
     if now is None:
         return "is gone"

@@ -280,7 +280,7 @@ def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
         request.POST = posted  # type: ignore[assignment]
 
 
-def ignoring_case(options: Options[Any], name: str) -> str:
+def ignoring_case(options: "Options[Any]", name: str) -> str:
     """Return an entry of ``search_fields`` with a lookup that ignores case, unless the entry names a lookup."""
     lookup, path = SEARCHES.get(name[:1], "icontains"), name.lstrip("^=")
     for part in path.split(LOOKUP_SEP):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any
 
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS
@@ -14,7 +13,7 @@ from stator.extensions.related.checks import check_waits, check_watches
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.indexes import own_indexes
-from stator.rows.keys import KEY_LENGTH, has_usable_key
+from stator.rows.keys import KEY_LENGTH, has_usable_key, value_field
 from stator.rows.meta import options_of, owner_of
 from stator.rows.spread import SpreadField, spread_field, wrong_spread
 from stator.rows.state_column import StateField
@@ -90,9 +89,7 @@ def check_primary_key(model: type[StatorModel]) -> Iterator[checks.CheckMessage]
 
 def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E103: an outcome is recorded with its report, or not at all."""
-    field: Any = model._meta.pk
-    while getattr(field, "is_relation", False):
-        field = field.target_field
+    field = value_field(model._meta.pk)
     if not isinstance(field, CharField | TextField) or (field.max_length or KEY_LENGTH + 1) <= KEY_LENGTH:
         return
     length = f"of up to {field.max_length} characters" if field.max_length else "of any length"

@@ -34,7 +34,7 @@ class OfSlice(compiler.SQLCompiler):
     """Compiles queries whose tables are beside each other: each is read for the slice of the query around it."""
 
     # The condition that says so of the first table.
-    of_slice: Exact | None = None
+    of_slice: Any = None
 
     def as_sql(self, *arguments: Any, **named: Any) -> Any:
         """Return the statement and its parameters."""

@@ -18,7 +18,7 @@ from stator.db import chores, operations_for
 from stator.db.claims import AGEING
 from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.probe import answers_about, look
-from stator.db.values import Row
+from stator.db.values import Params, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows.claimable import Crashes
@@ -112,7 +112,9 @@ class _Sent:
         with transaction.atomic(using=operations.alias), connection.execute_wrapper(self._execute):
             yield
 
-    def _execute(self, execute: Callable[..., object], text: str, params: Any, many: bool, context: object) -> object:
+    def _execute(
+        self, execute: Callable[..., object], text: str, params: Params | None, many: bool, context: object
+    ) -> object:
         self._note(text, params or ())
         # Sums always have a result, so statements that only read are sent, without their lock.
         if text.startswith("SELECT"):

@@ -17,6 +17,7 @@ from django.db.models import (
     Expression,
     F,
     Field,
+    ForeignKey,
     Func,
     IntegerField,
     Model,
@@ -84,9 +85,16 @@ def key_names(model: type[Model]) -> list[str]:
     return [field.name for field in key_fields(model)]
 
 
+def value_field(field: Field) -> Field:
+    """Return the field that says what a column has: of a relation, the one that it refers to."""
+    while isinstance(field, ForeignKey):
+        field = field.target_field
+    return field
+
+
 def has_usable_key(model: type[Model]) -> bool:
     """Return whether reports and history can name the rows: parts of a composite key are numbers or UUIDs."""
-    parts = map(_kept, key_fields(model))
+    parts = map(value_field, key_fields(model))
     return not model._meta.is_composite_pk or all(isinstance(part, IntegerField | UUIDField) for part in parts)
 
 
@@ -95,7 +103,7 @@ def key_of(model: type[Model], text: str) -> Hashable:
 
     The parts of a composite key are separated by commas, in brackets or not.
     """
-    fields = [_kept(field) for field in key_fields(model)]
+    fields = [value_field(field) for field in key_fields(model)]
     if not model._meta.is_composite_pk:
         return _value_of(fields[0], text)
     parts = [part.strip() for part in _UUID.sub(r"\1", text).strip().removeprefix("(").removesuffix(")").split(",")]
@@ -191,20 +199,14 @@ class _Joined(Func):
         return self.as_sql(compiler, connection, template="CONCAT(%(expressions)s)", arg_joiner=", ")
 
 
-def _kept(field: Any) -> Any:
-    while field.is_relation:
-        field = field.target_field
-    return field
-
-
-def _part(field: object, value: F | OuterRef, using: str) -> list[Expression | str]:
+def _part(field: Field, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = _text(field, value, using)
-    return ["UUID('", *text, "')"] if isinstance(_kept(field), UUIDField) else text
+    return ["UUID('", *text, "')"] if isinstance(value_field(field), UUIDField) else text
 
 
-def _text(field: object, value: F | OuterRef, using: str) -> list[Expression | str]:
+def _text(field: Field, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = Cast(value, CharField(max_length=KEY_LENGTH))
-    if not isinstance(_kept(field), UUIDField) or connections[using].features.has_native_uuid_field:
+    if not isinstance(value_field(field), UUIDField) or connections[using].features.has_native_uuid_field:
         return [text]
     # Stored as 32 digits without hyphens.
     first, *others = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import models
 from django.db.models import CharField, Field, IntegerField, Model, UUIDField
 
+from stator.rows.keys import value_field
 from stator.rows.meta import field_of, options_of
 from stator.rows.state_column import AsDjangoField
 
@@ -91,9 +92,7 @@ def wrong_spread(field: Field) -> str:
         return "is the primary key, so each value would have one row"
     if field.null:
         return "may be null, and a row without a value would be in no slice"
-    target: Any = field
-    while target.is_relation:
-        target = target.target_field
+    target = value_field(field)
     if not isinstance(target, IntegerField | UUIDField | CharField) or hasattr(target, "from_db_value"):
         return f"is a {type(target).__name__}; it must be an integer, a UUID or a CharField, or refer to such a key"
     return ""

@@ -5,6 +5,7 @@ import sys
 from argparse import RawDescriptionHelpFormatter
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -247,7 +248,7 @@ class Command(TerminalCommand):
         return 0
 
 
-def _arguments() -> list[Any]:
+def _arguments() -> list[ModuleType]:
     """Return the modules of extensions that have arguments."""
     return [import_module(path) for extension in extensions() for path in extension.arguments]
 
