@@ -33,8 +33,10 @@ def live():
 def fill(model, values, **columns):
     """Rows that are ready, the first in line first; the last of them has waited for five minutes."""
     raw(model).bulk_create([model(**value, **columns) for value in values])
-    for place, pk in enumerate(raw(model).order_by("pk").values_list("pk", flat=True)):
-        raw(model).filter(pk=pk).update(state_changed=ago(300 + len(values) - place), state_ready=True)
+    rows = list(raw(model).order_by("pk"))
+    for place, row in enumerate(rows):
+        row.state_changed, row.state_ready = ago(300 + len(values) - place), True
+    raw(model).bulk_update(rows, ["state_changed", "state_ready"])
 
 
 def told():
@@ -64,32 +66,24 @@ def test_value_that_holds_the_line_is_named_and_its_command_lets_others_through(
     assert raw(Errand).filter(tenant=7, state_ready=True).count() == 240
 
 
-def test_values_that_take_turns_hold_nothing():
-    fill(Enquiry, [{"tenant": str(one["tenant"])} for one in ONE_MANY])
-    assert not told()
-
-
 @pytest.mark.parametrize(
-    "values",
+    ("model", "values"),
     [
-        [{"tenant": 7}] * 240,
-        [{"tenant": number % 4} for number in range(240)],
-        [{"tenant": 7}] * 40 + [{"tenant": 8}] * 5,
+        pytest.param(Enquiry, [{"tenant": str(one["tenant"])} for one in ONE_MANY], id="they take turns"),
+        pytest.param(Errand, [{"tenant": 7}] * 240, id="nobody else"),
+        pytest.param(Errand, [{"tenant": number % 4} for number in range(240)], id="nobody has many"),
+        pytest.param(Errand, [{"tenant": 7}] * 40 + [{"tenant": 8}] * 5, id="few"),
+        pytest.param(Ticket, [{"urgency": 1}] * 240 + [{"urgency": 5}] * 3, id="a priority is no tenant"),
     ],
 )
-def test_line_without_others_or_without_many_of_one_is_no_problem(values):
-    fill(Errand, values)
+def test_line_that_nobody_holds_is_no_problem(model, values):
+    fill(model, values)
     assert not told()
 
 
 def test_others_that_have_just_come_do_not_starve():
     fill(Errand, ONE_MANY)
     raw(Errand).exclude(tenant=7).update(state_changed=ago(5))
-    assert not told()
-
-
-def test_priority_is_no_tenant():
-    fill(Ticket, [{"urgency": 1}] * 240 + [{"urgency": 5}] * 3)
     assert not told()
 
 

@@ -4,25 +4,26 @@ The other seams have theirs in ``tests/stator/db``, and ``tests/budget`` has an 
 """
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from django.utils.module_loading import import_string
 
-from stator import batteries, signals
+from stator import batteries
 from stator.conf import Settings
 from stator.extensions.shadow.models import ShadowLine
 from stator.models import Depth, StatorModel, Worker
 from stator.rows import columns
 from stator.rows.meta import managed
 from stator.seams import Extension
-from stator.worker import around
+from stator.worker import around, scheduler
 from stator.worker import worker as worker_module
-from stator.worker.duties import CORE, MARK_READY, PRUNE, REAP, When, duties_of, perform
+from stator.worker.duties import CORE, MARK_READY, PRUNE, REAP, Duty, When, duties_of, perform
 from stator.worker.parts import WorkerPart
 from tests.stator.making import LEASED, ago, change, operations_of, put, raw
-from tests.stator.running import connected, work
+from tests.stator.running import work
 from tests.testapp.basic import Deed, Rest, Step
 from tests.testapp.power import Crate, Order, Transfer
 from tests.testapp.shadowed import Flyer
@@ -55,12 +56,8 @@ class ThirdParty:
 # Around calls
 
 
-def test_nothing_is_around_the_calls_of_handlers_by_default():
-    models = managed(StatorModel.subclasses)
-    assert around.calls_by_state([operations_of(model) for model in models]) == {}
-
-
-def test_each_extension_that_is_around_calls_is_tried_here():
+def test_nothing_is_around_calls_by_default_and_each_that_can_be_is_tried_here():
+    assert around.calls_by_state([operations_of(model) for model in managed(StatorModel.subclasses)]) == {}
     made = {each.name for each in batteries.extensions() if each.around(Settings(TRACING=True), "testapp.deed", None)}
     assert {*made, "third party"} == {*WANTED}
 
@@ -70,9 +67,8 @@ def test_what_is_around_calls_changes_no_outcome_and_ends_as_often_as_it_begins(
     deeds |= {"move": lambda instance: "done", "fail": lambda instance: 1 / 0, "stay": lambda instance: None}
     bare, third = outcomes(), ThirdParty()
     settings.STATOR = {**getattr(settings, "STATOR", {}), **WANTED[name]}
-    ours = batteries.extensions()
-    extra = [Extension(name="third", around=lambda settings, label, state: third)]
-    monkeypatch.setattr(around, "extensions", lambda: [*ours, *extra])
+    made = [*batteries.extensions(), Extension(name="third", around=lambda settings, label, state: third)]
+    monkeypatch.setattr(around, "extensions", lambda: made)
     assert outcomes() == bare
     # Each object of a batch that failed once more, by itself.
     assert third.told == {"begun": 6 + 2 + 3 + 3, "ended": 6 + 2 + 3 + 3}
@@ -99,8 +95,13 @@ def outcomes():
 PARTS = [path for each in batteries.extensions() for path in each.parts]
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["idle", "failed"])
-def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however_a_worker_ends(monkeypatch, fails):
+def fail(*given, **named):
+    raise ValueError("a fault of the extension")
+
+
+@pytest.mark.parametrize("fault", ["none", "beat", "duty"])
+def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however_a_worker_ends(monkeypatch, fault):
+    """An error of an extension beside the handlers ends the worker, which leaves no row claimed."""
     told = []
 
     def noted(name, what, call):
@@ -109,26 +110,24 @@ def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however
 
     def parts_of(worker):
         made = [(path, part) for path in PARTS for part in import_string(path)(worker)]
-        for name, part in [*made, ("third party", WorkerPart(beat=dict))]:
+        for name, part in [*made, ("third party", WorkerPart(beat=fail if fault == "beat" else dict))]:
             calls = {what: partial(noted, name, what, getattr(part, what)) for what in ("start", "beat", "stop")}
             yield replace(part, **calls)
 
-    def fail(sender, **kwargs):
-        raise ValueError("no settings")
-
     monkeypatch.setattr(worker_module, "parts_of", lambda worker: list(parts_of(worker)))
+    if fault == "duty":
+        duties = {When.PASS: [Duty("third party", fail)]}
+        monkeypatch.setattr(scheduler, "duties_of", lambda when: duties.get(when, []))
     put(Step, state="slow")
-    if fails:
-        with connected(signals.on_schedule, fail), pytest.raises(ValueError, match="no settings"):
-            work(Step)
-    else:
+    with nullcontext() if fault == "none" else pytest.raises(ValueError, match="a fault of the extension"):
         work(Step)
+    assert not raw(Step).exclude(state_claim=None).exists()
     started, stopped = ([name for name, what in told if what == wanted] for wanted in ("start", "stop"))
-    assert {name for name, _ in told} == {*started} >= {"third party", "stator.extensions.stats.gathered.parts"}
-    assert stopped == started[::-1]
+    assert {*started} >= {"third party", "stator.extensions.stats.gathered.parts"}
     assert len({*started}) == len(started)
+    assert stopped == started[::-1]
     assert told[: len(started)] == [(name, "start") for name in started]
-    assert [name for name, _ in told[-len(stopped) :]] == stopped
+    assert told[-len(stopped) :] == [(name, "stop") for name in stopped]
     assert ("third party", "beat") in told
 
 

@@ -67,25 +67,18 @@ async def test_async_attempt_past_its_time_is_cancelled_and_counts_as_an_error()
         assert "max_runtime=5 s" in outcome.failure.message
 
 
-async def test_async_attempt_whose_lease_ran_out_is_cancelled_and_released():
+async def test_attempt_whose_lease_ran_out_or_whose_claim_has_ended_is_cancelled_and_released():
     async with Ran() as ran:
-        claim = FakeClaim(FakeOperations(), "awaited", forever)
-        ran.attempts.begin([claim])
-        await until(lambda: claim.started)
-        claim.deadline = time.monotonic() - 1
+        late, ended, other = claims = [FakeClaim(FakeOperations(), "awaited", forever) for _ in range(3)]
+        ran.attempts.begin(claims)
+        await until(lambda: all(claim.started for claim in claims))
+        late.deadline = time.monotonic() - 1
         ran.attempts.sweep()
         await until(lambda: ran.outcomes)
-        assert ran.outcomes == [(claim, INTERRUPTED)]
-
-
-async def test_attempt_whose_claim_has_ended_is_cancelled():
-    async with Ran() as ran:
-        ended, other = (FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2))
-        ran.attempts.begin([ended, other])
-        await until(lambda: ended.started and other.started)
+        assert ran.outcomes == [(late, INTERRUPTED)]
         ran.attempts.cancel_ended({id(ended), 12345})
-        await until(lambda: ran.outcomes)
-        assert ran.outcomes == [(ended, INTERRUPTED)]
+        await until(lambda: len(ran.outcomes) == 2)
+        assert ran.outcomes[1:] == [(ended, INTERRUPTED)]
         assert id(other) in ran.attempts.running
 
 

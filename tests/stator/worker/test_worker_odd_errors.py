@@ -149,14 +149,14 @@ def test_it_ends_no_worker_and_harms_no_other_object(monkeypatch, deeds, place):
     check(monkeypatch, PLACES[place], errors)
 
 
-@pytest.mark.parametrize("error", KINDS)
-@pytest.mark.parametrize("place", BATCHES)
+@pytest.mark.parametrize(("place", "error"), [*zip(BATCHES, KINDS, strict=True), ("async batch", StopIteration)])
 def test_it_harms_no_other_object_of_a_batch(monkeypatch, place, error):
     check(monkeypatch, BATCHES[place], [error])
 
 
-@pytest.mark.parametrize("error", KINDS)
-@pytest.mark.parametrize("name", ["on_start", "on_schedule"])
+@pytest.mark.parametrize(
+    ("name", "error"), [("on_start", SystemExit), ("on_start", StopIteration), ("on_schedule", asyncio.CancelledError)]
+)
 def test_receiver_that_prepares_the_project_ends_the_worker_with_its_error(monkeypatch, deeds, name, error):
     def fail(sender, **kwargs):
         raise error("odd")
