@@ -13,6 +13,7 @@ from time import monotonic
 import pytest
 from django.db import connection, connections
 
+from stator.models import Pause
 from tests.faults.events import Kind
 from tests.faults.fleet import LEASE, logged
 from tests.processes import events, wait_until
@@ -22,7 +23,7 @@ from tests.testapp.faults import Effect, Job, ThreadJob
 pytestmark = [pytest.mark.fault, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
 
 # Longer than the lease, so that attempts outlive theirs.
-LOCKED_FOR = 4.0
+LOCKED_FOR = 3.5
 
 
 def open_to_lock(alias="default"):
@@ -49,6 +50,7 @@ def test_work_goes_on_after_somebody_has_locked_the_whole_database(watch, fleet)
     workers.until(lambda: Effect.objects.count() > 10)
     lock_whole_database(LOCKED_FOR)
 
+    Job.objects.update(seconds=0)
     workers.finish(Job)
 
     assert all(not logged(worker, "stator.frozen") for worker in started)
@@ -160,6 +162,7 @@ def at_work(workers):
 
 def finish(workers, watched):
     """Wait for the end of all work; nothing but attempts failed, and nothing was lost or done twice."""
+    Job.objects.update(seconds=0)
     workers.finish(Job)
     assert {
         line["event"] for worker in workers.everyone for line in events(worker.output()) if "traceback" in line
@@ -239,12 +242,15 @@ def test_commits_since_a_backup_that_is_restored_are_made_again_and_their_holder
     watched, file = watch(Job), database_file()
     Job.objects.bulk_create(Job() for _ in range(30))
     held = Job.objects.create(gate=str(gate))
-    # A lease that ends after all of this: what refuses the holders of before is their claim alone. The end waits for
-    # those that were held at the time of the backup.
-    workers = fleet("testapp.Job", STATOR_LEASE=30)
+    # A lease that ends after all of this: what refuses the holders of before is their claim alone. So that no other row
+    # is held at the time of the backup, all rest halfway.
+    Pause.objects.create(model_label="testapp.job", state="halfway")
+    workers = fleet("testapp.Job", STATOR_LEASE=60)
     worker = workers.start()
     workers.until(lambda: Effect.objects.filter(object_pk=str(held.pk)).exists())
+    workers.until(lambda: Job.objects.filter(state="halfway", state_claim=None).count() == 30)
     backup = backup_of(file)
+    Pause.objects.all().delete()
     lost = Job.objects.create(gate=str(gate))
     workers.until(lambda: Effect.objects.filter(object_pk=str(lost.pk)).exists())
     workers.until(lambda: Job.objects.filter(state="done").count() == 30)
@@ -253,6 +259,8 @@ def test_commits_since_a_backup_that_is_restored_are_made_again_and_their_holder
     remove_database(file)
     wait_until(lambda: unreachable(worker), message=worker.output)
     backup.rename(file)
+    assert Job.objects.filter(state="halfway").count() == 30
+    Pause.objects.all().delete()
     gate.touch()
 
     workers.until(lambda: logged(worker, "stator.claim_ended"))
