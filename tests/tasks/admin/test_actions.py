@@ -11,14 +11,14 @@ from django.test.utils import CaptureQueriesContext
 from stator.models import History, move_rows
 from stator.testing import steps
 from tasks.messages import CHANGEABLE
-from tasks.models import Run, Task
+from tasks.models import Task
 from tests.tasks.admin.pages import CONFIRMED, act, make_all, make_dead, page, seen_in, text_of
-from tests.tasks.making import STATUSES, claim_one, died_after_a_step, fresh, make_queue, make_task, pass_time
+from tests.tasks.making import STATUSES, died_after_a_step, fresh, make_queue, make_task, pass_time
 
 pytestmark = pytest.mark.django_db
 
 
-def test_cancel_asks_first_and_leaves_alone_what_runs(admin_client):
+def test_cancel_leaves_alone_what_runs_unless_that_is_said(admin_client):
     tasks = make_all(make_queue())
     asked = text_of(act(admin_client, "task_cancel", *tasks.values(), confirmed=False))
     assert "2 tasks are waiting and will be canceled." in asked
@@ -32,6 +32,11 @@ def test_cancel_asks_first_and_leaves_alone_what_runs(admin_client):
     assert (moved.actor, moved.reason) == ("admin", "by mistake")
     logged = {entry.object_id for entry in LogEntry.objects.all()}
     assert logged == {str(tasks["pending"].pk), str(tasks["invisible"].pk)}
+    given = {"running": "on", "reason": "runs wild", "stator_object": "1"}
+    text = text_of(act(admin_client, "task_cancel", tasks["running"], **given))
+    assert re.search(r"stator-badge stator-terminal\">canceled<", text), "the page of the task comes again"
+    run = tasks["running"].runs.get()
+    assert (fresh(run.task).status, run.outcome, run.reason) == ("canceled", "canceled", "runs wild")
 
 
 def test_task_that_changed_since_it_was_shown_is_left_alone_and_named(admin_client):
@@ -43,18 +48,6 @@ def test_task_that_changed_since_it_was_shown_is_left_alone_and_named(admin_clie
     assert "1 task canceled." in told
     assert f"Not changed, since you were asked: {tasks['invisible'].pk} is in errored now." in told
     assert fresh(tasks["errored"]).status == "pending"
-
-
-def test_running_task_is_canceled_where_that_is_said(admin_client):
-    queue = make_queue()
-    task = make_task(queue)
-    claim = claim_one(queue)
-    text = text_of(act(admin_client, "task_cancel", task, running="on", reason="runs wild", stator_object="1"))
-    assert "1 task canceled." in text
-    assert fresh(task).status == "canceled"
-    assert re.search(r"stator-badge stator-terminal\">canceled<", text), "the page of the task comes again"
-    run = Run.objects.get(token=claim.token)
-    assert (run.outcome, run.reason) == ("canceled", "runs wild")
 
 
 def test_dead_letters_are_requeued_at_once(admin_client):
@@ -99,21 +92,6 @@ def test_a_thousand_are_requeued_at_a_rate(admin_client):
     assert len(claimed) > 10
     assert claimed == set(queue.tasks.in_order().values_list("pk", flat=True)[: len(claimed)])
     assert History.objects.filter(actor="admin", reason="slowly", to="pending").count() == 1000
-
-
-def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(django_capture_on_commit_callbacks):
-    queue = make_queue()
-    whole = queue.publish("resize", worker_count=2).task
-    part = whole.parts.first()
-    with django_capture_on_commit_callbacks(execute=True):
-        move_rows(whole.parts.all(), "errored")
-    assert fresh(whole).status == "errored"
-    assert queue.tasks.filter(pk=part.pk).requeue().count == 0
-    done = queue.tasks.requeue(per_minute=60)
-    assert done.count == 1
-    assert fresh(whole).state == "shared"
-    assert {str(each.state) for each in whole.parts.all()} == {"pending"}
-    assert {each.state_next_attempt for each in whole.parts.all()} == {done.last_due}
 
 
 def test_actions_are_offered_where_they_do_something(admin_client):

@@ -33,6 +33,8 @@ VALUES = (
 # Lists are asked for one thing at a time, of which there are many.
 FEW = ("", "x", "a\0b", "{}", "-1", str(2**70), "9999-12-31T23:59:59-12:00")
 LOOKUPS = ("", "__in", "__isnull", "__gte", "__year")
+# What a column of some kind takes in no lookup.
+HARD = ("x", "a\0b", str(2**70), "9999-12-31T23:59:59-12:00")
 OF_LISTS = ("q", "p", "o", "e", "all", "_facets", "_popup", "_to_field", "nothing")
 OF_FORMS = ("_popup", "_to_field", "_changelist_filters")
 
@@ -146,7 +148,8 @@ def test_pages_of_an_object_take_any_key(client, model):
 def test_list_takes_any_values_of_its_filters_from_the_address(client, model):
     if model is not Overview:
         made(model)
-    assert not failing(client, url_of(model, "changelist"), [{name: each} for name in asked_of(model) for each in FEW])
+    given = [{name: each} for name in asked_of(model) for each in (HARD if "__" in name else FEW)]
+    assert not failing(client, url_of(model, "changelist"), given)
 
 
 def asked_of(model):

@@ -1,13 +1,15 @@
 """Permissions in the admin of the queue: which pages each role sees, and which actions it has."""
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import reverse
 
-from tasks.models import Queue, Run, Task
+from tasks.models import Batch, Consumer, Queue, Run, Schedule, Task
 from tests.stator.making import row
 from tests.tasks.admin.pages import ADD_TASK, CONFIRMED, QUEUES, RUNS, TASKS, act, page, person
-from tests.tasks.making import fresh, make_queue, make_task
+from tests.tasks.making import claim_one, fresh, make_queue, make_task
 
 pytestmark = pytest.mark.django_db
 
@@ -56,3 +58,58 @@ def test_each_role_sees_pages_and_has_actions(given, seen, acted, moved, added, 
     posted = client.post(ADD_TASK, {"queue": queue.pk, "action": "resize"} | CONFIRMED).status_code
     assert posted == (403 if csrf else 302 if added == 200 else added)
     assert Task.objects.count() - before == (added == 200 and not csrf)
+
+
+def paused(queue):
+    queue.pause(claim=True)
+    return queue
+
+
+def batch_with_a_dead_letter(queue):
+    batch = Batch()
+    queue.publish("resize", batch=batch, max_attempts=1)
+    claim_one(queue).fail("no")
+    return batch
+
+
+def schedule(queue, **columns):
+    return Schedule.objects.create(name="hourly", queue=queue, action="resize", period=3600, **columns)
+
+
+# Each act of these admins: on what it is, what its form is given, whether it asks first, and what has become of it.
+ACTS = {
+    "task_cancel": (make_task, {"reason": "r"}, True, lambda task: task.status == "canceled"),
+    "task_requeue": (lambda queue: make_task(queue, "errored"), {}, True, lambda task: task.status == "pending"),
+    "task_change": (make_task, {"initial-priority": "1", "priority": "2"}, True, lambda task: task.priority == 2),
+    "queue_pause": (lambda queue: queue, {"claim": "on"}, True, lambda queue: queue.claim_paused),
+    "queue_resume": (paused, {}, False, lambda queue: not queue.claim_paused),
+    "batch_cancel": (Batch.open, {"reason": "r"}, True, lambda batch: batch.state == "canceled"),
+    "batch_requeue": (batch_with_a_dead_letter, {}, True, lambda batch: batch.counts()["pending"] == 1),
+    "run_now": (schedule, {}, False, lambda schedule: schedule.asked),
+    "pause": (schedule, {}, False, lambda schedule: not schedule.enabled),
+    "resume": (lambda queue: schedule(queue, enabled=False), {}, False, lambda schedule: schedule.enabled),
+}
+
+
+def test_table_has_every_act():
+    given = [admin.site._registry[model].actions or () for model in (Task, Queue, Run, Batch, Schedule, Consumer)]
+    names = {getattr(each, "__name__", each) for acts in given for each in acts}
+    # Those of every managed model are tested with them.
+    assert {name for name in names if not name.startswith("stator_")} == {*ACTS}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_act_is_done_for_those_who_may_change_the_object_and_asks_first(name):
+    make, given, asks, is_done = ACTS[name]
+    found = make(make_queue())
+    kind, client = found._meta.model_name, Client()
+    url, rows = reverse(f"admin:tasks_{kind}_changelist"), type(found)._base_manager.filter(pk=found.pk)
+    client.force_login(person(f"view_{kind}"))
+    act(client, name, found, url=url, **given)
+    assert not is_done(rows.get())
+    client.force_login(person(f"view_{kind}", f"change_{kind}"))
+    if asks:
+        assert act(client, name, found, url=url, confirmed=False, follow=False, **given).status_code == 200
+        assert not is_done(rows.get())
+    assert act(client, name, found, url=url, follow=False, **given).status_code == 302
+    assert is_done(rows.get())

@@ -45,9 +45,3 @@ class TestAdmin:
         consumer.refresh_from_db()
         assert (consumer.name, consumer.prefix, consumer.digest, consumer.used_count) == ("bot-2", *before, 5)
         assert consumer.verbs == []
-
-    def test_consumers_are_for_users_with_the_permission(self, client, django_user_model):
-        user = django_user_model.objects.create_user("staff", password="x", is_staff=True)
-        client.force_login(user)
-        assert self.add(client).status_code == 403
-        assert not Consumer.objects.exists()

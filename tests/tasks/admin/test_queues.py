@@ -19,23 +19,19 @@ pytestmark = pytest.mark.django_db
 
 
 def test_list_of_queues_shows_how_deep_they_are(admin_client):
+    """The figures themselves are those of the command."""
     make_all(make_queue("one"))
     queue = make_queue("other")
     queue.pause(claim=True, author="ann", reason="deploying", seconds=600)
     change(make_task(queue), state_changed=ago(125))
-    make_dead(make_queue("third"), 2)
     text = text_of(admin_client.get(QUEUES))
     rows = dict(re.findall(r'<th class="field-name">.*?>(\w+)</a>(.*?)</tr>', text, re.DOTALL))
     shown = {
         name: re.findall(r'field-(?:waiting|oldest|later|running|dead)[^"]*">(?:<(?:a|span)[^>]*>)*([^<]*)', row)
         for name, row in rows.items()
     }
-    assert shown["one"][0] == "1"
-    assert shown["one"][2:] == ["1", "1", "1"]
-    waiting, oldest, *others = shown["other"]
-    assert (waiting, others) == ("1", ["0", "0", "0"])
-    assert re.fullmatch(r"2 m \d+ s", oldest)
-    assert shown["third"] == ["0", "\N{EM DASH}", "0", "2", "0"]
+    assert [shown["one"][0], *shown["one"][2:]] == ["1"] * 4
+    assert re.fullmatch(r"1 2 m \d+ s 0 0 0", " ".join(shown["other"]))
     assert "claiming paused by ann until " in rows["other"]
     assert "(deploying)" in rows["other"]
 

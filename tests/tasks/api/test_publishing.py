@@ -48,11 +48,6 @@ class TestPublishing:
         assert (status, found["error"]) == (409, "paused")
         assert "the disk is full" in found["detail"]
 
-    def test_unknown_actions_are_refused_where_they_run_here(self, call):
-        Queue.objects.create(name="inside", actions_elsewhere=False)
-        status, found = call("POST", "queues/inside/tasks", {"action": "nothing"}, token())
-        assert (status, found["error"]) == (409, "unknown_action")
-
     def test_tasks_of_djangos_framework_are_refused(self, call, queue):
         body = {"action": "django:tests.testapp.tasks.add", "data": {"args": [1], "kwargs": {}, "backend": "default"}}
         status, found = call("POST", "queues/encode/tasks", body, token())
@@ -70,16 +65,6 @@ class TestPublishing:
         for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 400):
             assert call("POST", f"{held}/change", body, given)[0] == told
         assert call("POST", scene.path("tasks/{dead}/change"), {"timeout": 5}, given)[0] == 409
-
-    def test_cancel_and_requeue(self, call, scene):
-        given = token()
-        status, found = call("POST", f"tasks/{scene.task.pk}/cancel", None, given)
-        assert (status, found["status"]) == (200, "canceled")
-        status, found = call("POST", f"tasks/{scene.dead.pk}/requeue", None, given)
-        assert (status, found["status"]) == (200, "pending")
-        assert call("POST", f"tasks/{scene.held.pk}/cancel", None, given)[0] == 409
-        assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
-        scene.claim.verify()
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -131,17 +116,11 @@ def test_open_batch_takes_tasks_of_several_requests_until_it_is_closed(call, que
     for task in TASKS:
         status, found = call("POST", "queues/encode/tasks", {**task, "batch": number}, given)
         assert (status, found["task"]["batch"]) == (201, number)
+    other = token(name="other", queues=[Queue.objects.create(name="other")])
+    assert call("POST", "queues/other/tasks", {"action": "resize", "batch": number}, other)[0] in (404, 409, 422)
+    assert call("GET", f"batches/{2**70}", None, given)[0] == 404
     assert call("POST", f"batches/{number}/close", {}, given)[1]["state"] == "running"
     assert call("POST", f"batches/{number}/close", {}, given)[0] == 200
-
-
-def test_token_reaches_batches_of_its_queues_only(call, queue):
-    number = published(call, token())
-    other = token(name="other", queues=[Queue.objects.create(name="other")])
-    for method, path in (("GET", ""), ("POST", "/close"), ("POST", "/cancel"), ("POST", "/requeue")):
-        assert call(method, f"batches/{number}{path}", None if method == "GET" else {}, other)[0] == 404
-    assert call("POST", "queues/other/tasks", {"action": "resize", "batch": number}, other)[0] in (404, 409, 422)
-    assert call("GET", f"batches/{2**70}", None, token(name="third"))[0] == 404
 
 
 def test_action_that_a_program_may_not_publish_is_refused_with_the_batch(call):

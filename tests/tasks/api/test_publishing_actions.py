@@ -96,15 +96,6 @@ def test_name_that_is_listed_must_be_one_that_the_code_has_or_programs_elsewhere
     assert not queue.tasks.get().elsewhere_only
 
 
-def test_same_name_of_another_queue_is_for_programs_elsewhere(ask, register):
-    Queue.objects.create(name="tenant", actions_elsewhere=True)
-    register("delete", "internal")
-    assert ask("queues/tenant/tasks", {"action": "delete"})[0] == 201
-    drain(Task)
-    assert deleted == []
-    assert Task.objects.get().status == "pending"
-
-
 def test_key_of_a_task_of_python_does_not_have_it_run_again_or_changed(ask, register):
     queue = Queue.objects.create(name="tenant", actions_elsewhere=True)
     register("delete")

@@ -1,12 +1,14 @@
 """The client: what it sends, when it tries again, and that it needs nothing but Python."""
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tasks import client as module
+from tasks.api.urls import api
 from tasks.client import ApiError, Client, HttpClaim, LeaseLost, Unreachable, consuming
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
@@ -15,9 +17,8 @@ LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
 OF_TASK = {"heartbeat_interval": None, "max_unexpected_retries": None}
 HELD = {**OF_TASK, "lease": 30, "unexpected_errors": 0}
-ANYTHING = {
-    "results": [{"task": 7, "outcome": "failed"}], "reasons": [], "schedules": [], "objects": [], "next": None, **HELD
-}  # fmt: skip
+LISTS = {name: [] for name in ("reasons", "schedules", "objects", "tasks", "queues", "claims")}
+ANYTHING = {"results": [{"task": 7, "outcome": "failed"}], "next": None, "waited": 0.0, **LISTS, **HELD}
 
 
 class Scripted(ThreadingHTTPServer):
@@ -143,67 +144,116 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
 # Each kind of answer after which nobody knows what was done.
 UNKNOWN = [DROPPED, (500, {"error": "internal", "detail": "x"}), (502, b"<html>bad gateway</html>")]
 
+KEYED, CLEARING = {"action": "a", "key": "k"}, {"clear_failed": True}
+HELD_ENDS = {"claims": [{"task": 7, "token": "t", "result": 1}]}, {"claims": [{"task": 7, "token": "t", "error": "x"}]}
+EVERY = [{"publish": False, "claim": claim, "reason": "", "until": None} for claim in (False, True)]
+# Each verb: its call, what it sends, and whether it is sent again where no answer has told what came of it.
+VERBS = [
+    ("health", lambda client: client.health(), "GET health", None, True),
+    ("publish", lambda client: client.publish("q", "a"), "POST queues/q/tasks", {"action": "a"}, False),
+    ("publish", lambda client: client.publish("q", "a", key="k"), "POST queues/q/tasks", KEYED, True),
+    ("publish", lambda client: client.publish("q", "a", key="k", **CLEARING), "POST queues/q/tasks", KEYED | CLEARING,
+     False),
+    ("publish", lambda client: client.publish("q", "a", key="k", clear_succeeded=True), "POST queues/q/tasks",
+     KEYED | {"clear_succeeded": True}, False),
+    ("publish_many", lambda client: client.publish_many("q", [KEYED]), "POST queues/q/tasks/bulk", {"tasks": [KEYED]},
+     True),
+    ("publish_many", lambda client: client.publish_many("q", [KEYED, {"action": "b"}]), "POST queues/q/tasks/bulk",
+     {"tasks": [KEYED, {"action": "b"}]}, False),
+    ("publish_many", lambda client: client.publish_many("q", [KEYED], **CLEARING), "POST queues/q/tasks/bulk",
+     {"tasks": [KEYED], **CLEARING}, False),
+    ("publish_many", lambda client: client.publish_many("q", [KEYED], batch={"key": "b"}), "POST queues/q/tasks/bulk",
+     {"tasks": [KEYED], "batch": {"key": "b"}}, True),
+    ("publish_many", lambda client: client.publish_many("q", [KEYED], batch={"on_done": "b"}),
+     "POST queues/q/tasks/bulk", {"tasks": [KEYED], "batch": {"on_done": "b"}}, False),
+    ("open_batch", lambda client: client.open_batch("q", on_done="b"), "POST queues/q/batches",
+     {"key": None, "on_done": "b"}, False),
+    ("open_batch", lambda client: client.open_batch("q", key="k"), "POST queues/q/batches", {"key": "k"}, True),
+    ("batch", lambda client: client.batch(7), "GET batches/7", None, True),
+    ("close_batch", lambda client: client.close_batch(7), "POST batches/7/close", {}, True),
+    ("cancel_batch", lambda client: client.cancel_batch(7, running=True), "POST batches/7/cancel?running=true", {},
+     True),
+    ("requeue_batch", lambda client: client.requeue_batch(7, start_over=True),
+     "POST batches/7/requeue?start_over=true", {}, False),
+    ("claim", lambda client: client.claim("q", worker="w"), "POST queues/q/claims", {"worker": "w", "wait": 0.0},
+     False),
+    ("resolve_many", lambda client: client.resolve_many("q", {claim(client): 1}), "POST queues/q/claims/resolve",
+     HELD_ENDS[0], True),
+    ("fail_many", lambda client: client.fail_many("q", {claim(client): "x"}), "POST queues/q/claims/fail",
+     HELD_ENDS[1], True),
+    ("task", lambda client: client.task(7), "GET tasks/7", None, True),
+    ("tasks", lambda client: list(client.tasks(queue="q")), "GET tasks?queue=q", None, True),
+    ("explain", lambda client: client.explain(7), "GET tasks/7/explain", None, True),
+    ("cancel", lambda client: client.cancel(7, running=True), "POST tasks/7/cancel?running=true", {}, True),
+    ("change", lambda client: client.change(7, timeout=3), "POST tasks/7/change", {"timeout": 3}, True),
+    ("requeue", lambda client: client.requeue(7), "POST tasks/7/requeue", {}, False),
+    ("queues", lambda client: list(client.queues()), "GET queues?", None, True),
+    ("queue", lambda client: client.queue("q"), "GET queues/q", None, True),
+    ("create_queue", lambda client: client.create_queue("q"), "POST queues", {"name": "q"}, False),
+    ("configure_queue", lambda client: client.configure_queue("q", lease=3), "PATCH queues/q", {"lease": 3}, True),
+    ("delete_queue", lambda client: client.delete_queue("q", tasks=True), "DELETE queues/q?tasks=true", None, False),
+    ("pause", lambda client: client.pause("q", claim=True), "PUT queues/q/pause", EVERY[1], True),
+    ("resume", lambda client: client.resume("q"), "PUT queues/q/pause", EVERY[0], True),
+    ("schedules", lambda client: list(client.schedules(queue="q")), "GET schedules?queue=q", None, True),
+    ("schedule", lambda client: client.schedule(3), "GET schedules/3", None, True),
+    ("create_schedule", lambda client: client.create_schedule("s", queue="q", action="a", period=60),
+     "POST schedules", {"name": "s", "queue": "q", "action": "a", "period": 60}, False),
+    ("change_schedule", lambda client: client.change_schedule(3, enabled=False), "PATCH schedules/3",
+     {"enabled": False}, True),
+    ("run_schedule", lambda client: client.run_schedule(3), "POST schedules/3/run", {}, False),
+    ("delete_schedule", lambda client: client.delete_schedule(3), "DELETE schedules/3", None, False),
+    ("managed_objects", lambda client: list(client.managed_objects("shop.Order", state="paid")),
+     "GET objects/shop.Order?state=paid", None, True),
+    ("managed_object", lambda client: client.managed_object("shop.Order", 7), "GET objects/shop.Order/7", None, True),
+    ("send", lambda client: client.send("shop.Order", 7, "approve"), "POST objects/shop.Order/7/events/approve",
+     {"payload": None, "key": ""}, False),
+    ("send", lambda client: client.send("shop.Order", 7, "approve", key="mail-17"),
+     "POST objects/shop.Order/7/events/approve", {"payload": None, "key": "mail-17"}, True),
+    ("claim.verify", lambda client: claim(client).verify(), "POST tasks/7/claim/verify", {}, True),
+    ("claim.heartbeat", lambda client: claim(client).heartbeat(), "POST tasks/7/claim/heartbeat", {}, True),
+    ("claim.note_error", lambda client: claim(client).note_error(), "POST tasks/7/claim/heartbeat",
+     {"unexpected": True}, True),
+    ("claim.resolve", lambda client: claim(client).resolve(), "POST tasks/7/claim/resolve", {}, True),
+    ("claim.release", lambda client: claim(client).release(), "POST tasks/7/claim/release", {"reason": ""}, True),
+    ("claim.hand_back", lambda client: claim(client).hand_back(), "POST tasks/7/claim/release", {"begun": False},
+     True),
+    ("claim.fail", lambda client: claim(client).fail("x"), "POST tasks/7/claim/fail", {"error": "x"}, True),
+    ("claim.cancel", lambda client: claim(client).cancel(), "POST tasks/7/claim/cancel", {"reason": ""}, True),
+]  # fmt: skip
+# Tested below by themselves, or no call of their own.
+OTHERS = {"consume", "claim.progress", "claim.step", "claim.heartbeating", "claim.heartbeat_due", "claim.lost"}
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda client: client.task(7),
-        lambda client: client.publish("q", "a", key="k"),
-        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}]),
-        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], batch={"key": "b"}),
-        lambda client: client.cancel_batch(7, running=True),
-        lambda client: client.configure_queue("q", lease=3),
-        lambda client: client.pause("q", claim=True),
-        lambda client: client.cancel(7),
-        lambda client: client.change(7, timeout=3),
-        lambda client: client.explain(7),
-        lambda client: list(client.schedules(queue="q")),
-        lambda client: client.change_schedule(3, enabled=False),
-        lambda client: list(client.managed_objects("shop.Order", state="paid")),
-        lambda client: client.managed_object("shop.Order", 7),
-        lambda client: client.send("shop.Order", 7, "approve", key="mail-17"),
-        lambda client: client.fail_many("q", {claim(client): "broken"}),
-        lambda client: claim(client).verify(),
-        lambda client: claim(client).heartbeat(),
-        lambda client: claim(client).resolve(),
-        lambda client: claim(client).release(),
-        lambda client: claim(client).fail("x"),
-        lambda client: claim(client).cancel(),
-    ],
-)
-def test_calls_that_may_be_made_twice_are_made_again(server, pauses, call):
+
+def test_table_has_every_verb():
+    own = {name for name in vars(Client) if not name.startswith("_")}
+    of_claims = {f"claim.{name}" for name in vars(HttpClaim) if not name.startswith("_")}
+    assert own | of_claims == {name for name, *_ in VERBS} | OTHERS & (own | of_claims)
+
+
+@pytest.mark.parametrize(("name", "call", "address", "body", "again"), VERBS, ids=[name for name, *_ in VERBS])
+def test_verb_sends_its_request_and_again_only_if_it_may_be_carried_out_twice(
+    server, pauses, name, call, address, body, again
+):
     client = Client(server.url, "tk_secret", timeout=PATIENCE, retries=4)
-    answers(server, *UNKNOWN, (503, {"error": "x", "detail": "y"}), (200, ANYTHING))
-    call(client)
-    assert (len(server.asked), len(pauses)) == (5, 4)
-    assert all(asked[:3] == server.asked[0][:3] for asked in server.asked)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda client: client.publish("q", "a"),
-        lambda client: client.publish("q", "a", key="k", clear_succeeded=True),
-        lambda client: client.publish("q", "a", key="k", clear_failed=True),
-        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}, {"action": "b"}]),
-        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], clear_failed=True),
-        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], batch={"on_done": {"action": "b"}}),
-        lambda client: client.claim("q", worker="bot-1"),
-        lambda client: client.requeue(7),
-        lambda client: client.create_queue("q"),
-        lambda client: client.delete_queue("q"),
-        lambda client: client.create_schedule("s", queue="q", action="a", period=60),
-        lambda client: client.run_schedule(3),
-        lambda client: client.delete_schedule(3),
-        lambda client: client.send("shop.Order", 7, "approve"),
-    ],
-)
-def test_calls_that_may_not_are_made_once(client, server, pauses, call):
-    for count, lost in enumerate(UNKNOWN, 1):
+    if again:
+        answers(server, *UNKNOWN, (503, {"error": "x", "detail": "y"}), (200, ANYTHING))
+        call(client)
+    for lost in [] if again else UNKNOWN:
         answers(server, lost)
         with pytest.raises(ApiError):
             call(client)
-        assert (len(server.asked), pauses) == (count, [])
+    assert (len(server.asked), len(pauses)) == ((5, 4) if again else (3, 0))
+    sent = body | {"token": "t"} if name.startswith("claim.") else body
+    asked = [(f"{method} {path.removeprefix('/api/')}", given) for method, path, given, _ in server.asked]
+    assert asked == [(address, sent)] * len(asked)
+
+
+def test_addresses_are_those_of_the_api():
+    paths = api.get_openapi_schema()["paths"]
+    known = [(re.sub(r"\{\w+\}", r"[^/]+", path.removeprefix("/api/")), [*methods]) for path, methods in paths.items()]
+    for _, _, address, *_ in VERBS:
+        method, path = address.partition("?")[0].split()
+        assert any(method.lower() in methods and re.fullmatch(pattern, path) for pattern, methods in known), address
 
 
 def test_it_gives_up_after_its_retries(client, server, pauses):
@@ -268,17 +318,6 @@ def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, paus
     assert bodies[2] == {"claims": [{"task": 3, "token": "t3", "result": {"n": 3}}]}
 
 
-def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
-    answers(server, (200, HELD))
-    with claim(client).heartbeating(every=0.01) as held:
-        wait_until(lambda: len(server.asked) >= 3)
-    assert not held.lost
-    asked = len(server.asked)
-    assert {path for _, path, _, _ in server.asked} == {"/api/tasks/7/claim/heartbeat"}
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of")]
-    assert len(server.asked) == asked
-
-
 def test_heartbeat_sends_how_far_the_work_is_once(client, server):
     answers(server, (200, HELD))
     held = claim(client)
@@ -307,11 +346,18 @@ def test_step_is_called_unless_it_is_recorded_and_its_record_is_sent_until_it_ar
     assert [path.rpartition("/")[2] for _, path, _, _ in server.asked].count("steps") == 1
 
 
-def test_heartbeats_outlast_an_outage_and_tell_when_the_claim_is_lost(client, server):
-    answers(server, (200, HELD), (500, {"error": "internal", "detail": "x"}), (200, HELD), LOST)
+def test_heartbeats_go_on_while_it_works_outlast_an_outage_and_end_with_it_or_when_the_claim_is_lost(client, server):
+    answers(server, (200, HELD), (500, {"error": "internal", "detail": "x"}), (200, HELD))
+    with claim(client).heartbeating(every=0.01) as held:
+        wait_until(lambda: len(server.asked) >= 4)
+    assert not held.lost
+    assert {path for _, path, _, _ in server.asked} == {"/api/tasks/7/claim/heartbeat"}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of")]
+    asked = len(server.asked)
+    answers(server, LOST)
     with claim(client).heartbeating(every=0.01) as held:
         wait_until(lambda: held.lost)
-    assert len(server.asked) == 4
+    assert len(server.asked) == asked + 1
 
 
 def test_pages_are_followed(client, server):
@@ -390,11 +436,7 @@ def test_server_that_lets_no_more_claims_wait_is_asked_until_the_wait_is_over(cl
     assert waits[0] == 10
     assert waits == sorted(waits, reverse=True)
     assert now.now - 1000.0 >= 10
-
-
-def test_server_that_stays_busy_is_an_error(client, server, clock):
-    answers(server, (503, {"error": "busy", "detail": "later"}, {"Retry-After": "1"}))
-    clock(0.5)
+    answers(server, busy)
     with pytest.raises(ApiError) as refused:
         client.claim("q", worker="bot-1", wait=10)
     assert refused.value.code == "busy"

@@ -17,7 +17,7 @@ from tests.tasks.queue.processes import live_process
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
+run, asked = (partial(call, "tasks") for call in (commanding.run, commanding.asked))
 
 
 # Looking
@@ -125,34 +125,6 @@ def test_queue_is_paused_and_resumed(queue):
     assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)
     assert run("resume", "encode") == "Queue encode is resumed.\n"
     assert not queue.current().claiming_paused
-
-
-# Refusals
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["queues", "encod"], "there is no queue 'encod'; did you mean 'encode'?"),
-        (["queues", "\x1b[31m"], "the name of queue '\\x1b[31m' has a character that cannot be printed"),
-        (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
-        (["dead", "--limit", "0"], "--limit 0 must be from 1"),
-        (["requeue"], "choose dead letters"),
-        (["requeue", "9" * 30], "cannot be the number of a task"),
-        (["requeue", "--queue", "encode", "--per-minute", "nan"], "--per-minute"),
-        (["cancel", "0"], "0 cannot be the number of a task"),
-        (["pause", "encode"], "choose what to pause: --publish, --claim or both"),
-        (["pause", "encode", "--claim", "--for", "-1"], "--for: seconds=-1.0 must be a number above 0"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(queue, arguments, message):
-    assert message in refused(*arguments)
-    assert not queue.current().claiming_paused
-
-
-@pytest.mark.parametrize("arguments", [["nothing"], ["cancel"], ["cancel", "x"], ["token", "x"], ["pause"]])
-def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, capsys):
-    assert commanding.line_at_a_terminal(capsys, "tasks", *arguments).startswith("tasks: ")
 
 
 def test_database_that_is_away_is_one_line_and_exit_code_75(monkeypatch):

@@ -10,7 +10,6 @@ from tests import commanding
 pytestmark = pytest.mark.django_db
 
 run, asked = partial(commanding.run, "tasks", "queue"), partial(commanding.asked, "tasks", "queue")
-refused = partial(commanding.refused, "tasks", "queue")
 
 
 def test_create_makes_a_queue_with_its_rules():
@@ -29,22 +28,3 @@ def test_set_changes_what_is_given_and_leaves_the_rest():
     assert told == "Queue encode: accepts known actions only; over HTTP none of the site's own code.\n"
     queue = Queue.objects.get()
     assert (queue.actions_elsewhere, queue.http_actions, queue.worker_retries, queue.lease) == (False, [], 2, 60)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["create", "a/b"], "QUEUE Up to 100 letters, digits"),
-        (["create", "encode"], "there is a queue 'encode' already; change it with: tasks queue set"),
-        (["create", "new", "--exclusive-key", "7"], "--exclusive-key: it is a name in metadata"),
-        (["create", "new", "--lease", "0"], "--lease: must be a number of seconds"),
-        (["create", "new", "--max-attempts", "10000000"], "--max-attempts: must be a whole number from 1 to 1,000,000"),
-        (["create", "new", "--http-action", "two words"], "--http-action: 'two words' is not the name of an action"),
-        (["set", "encoed", "--lease", "9"], "there is no queue 'encoed'; did you mean 'encode'?"),
-        (["set", "encode"], "choose at least one rule to change; see tasks queue set --help"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, told):
-    Queue.objects.create(name="encode")
-    assert told in refused(*arguments)
-    assert [(queue.name, queue.lease) for queue in Queue.objects.all()] == [("encode", None)]

@@ -6,12 +6,11 @@ import pytest
 
 from tasks.models import Task
 from tests import commanding
-from tests.commanding import line_at_a_terminal
 from tests.tasks.making import claim_one, make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
+run, asked = (partial(call, "tasks") for call in (commanding.run, commanding.asked))
 
 
 def test_task_is_published_with_its_options(queue):
@@ -54,16 +53,3 @@ def test_task_is_shown_with_its_attempts_and_why_it_does_not_move(queue):
     done = queue.publish("resize").task
     claim_one(queue).resolve({"ok": True})
     assert 'result: {"ok": true}' in run("show", done.pk)
-
-
-def test_nonsense_is_refused_in_one_line(queue, capsys):
-    assert refused("show", 4711) == "there is no task 4711; see tasks list"
-    assert refused("publish", "encod", "resize") == "there is no queue 'encod'; did you mean 'encode'?"
-    assert "--data '{image' is not JSON" in refused("publish", "encode", "resize", "--data", "{image")
-    assert refused("publish", "encode", "resize", "--metadata", "x") == (
-        "--metadata 'x' must be NAME=VALUE, for instance tenant=3"
-    )
-    assert "timeout=0.0 must be" in refused("publish", "encode", "resize", "--timeout", 0)
-    assert refused("list", "--limit", 0) == "--limit 0 must be from 1 to 10,000"
-    assert "invalid int value: 'x'" in line_at_a_terminal(capsys, "tasks", "show", "x")
-    assert not Task.objects.exists()

@@ -5,14 +5,14 @@ from functools import partial
 import pytest
 
 from stator.testing import drain
-from tasks.models import Queue, Schedule
+from tasks.models import Schedule
 from tests import commanding
 from tests.stator.making import row
 from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
+run, asked = (partial(call, "tasks") for call in (commanding.run, commanding.asked))
 
 
 @pytest.fixture
@@ -47,18 +47,3 @@ def test_changes_all_that_are_named_however_many(schedules, monkeypatch):
     monkeypatch.setattr("tasks.commands.schedules.MAX_SCHEDULES", 1)
     assert run("schedules", "hourly", "nightly", "--action", "fetch").startswith("2 schedules changed.")
     assert {row(one).action for one in schedules} == {"fetch"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run"], "--run needs the names of schedules"),
-        (["weekly"], "there is no schedule 'weekly'; see tasks schedules"),
-        (["hourly", "--entity", "x"], "there is no schedule 'hourly' of entity 'x'"),
-        (["--action", "echo"], "--action needs the names of schedules"),
-        (["hourly", "--action", "ehco"], "schedule hourly: no action 'ehco' is registered"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(schedules, arguments, message):
-    Queue.objects.update(actions_elsewhere=False)
-    assert message in refused("schedules", *arguments)

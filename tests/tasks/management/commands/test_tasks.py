@@ -5,7 +5,6 @@ from datetime import UTC
 from functools import partial
 
 import pytest
-from django.core.management import CommandError
 
 from tasks.queue.consumers import Consumer
 from tests import commanding
@@ -15,12 +14,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("queue")]
 
 
 run, asked = partial(commanding.run, "tasks", "token"), partial(commanding.asked, "tasks", "token")
-
-
-def refused(*arguments):
-    line = commanding.refused("tasks", "token", *arguments)
-    assert not Consumer.objects.exists()
-    return line
 
 
 def test_create_prints_the_token_alone(queue):
@@ -49,28 +42,6 @@ def test_expiry_is_a_moment(moment):
     assert Consumer.objects.get().expires.astimezone(UTC).hour == 12
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["b", "--verb", "claim"], "choose the queues of the token"),
-        (["b"], "choose what the token may do: --verb for its queues, or --object for managed objects"),
-        (["b", "--object", "shop.orders"], "managed_objects: 'shop.orders' is not the label of a managed model"),
-        (["b", "--object", "testapp.Expense:pay"], "must be a list of its events: approve, reject,"),
-        (["b", "--verb", "claim", "--queue", "encode", "--queue", "decode"], "there is no queue 'decode'"),
-        (["b", "--verb", "claim", "--all-queues", "--expires", "soon"], "--expires 'soon' is not a date or time"),
-        (
-            ["b", "--verb", "claim", "--all-queues", "--expires", "2130-02-31"],
-            "--expires '2130-02-31' is not a date or time",
-        ),
-        (["b", "--verb", "claim", "--all-queues", "--expires", "2020-01-31"], "is in the past"),
-        (["b", "--verb", "claim", "--all-queues", "--requests-per-minute", "0"], "requests_per_minute: "),
-        (["b\x1b[31m", "--verb", "claim", "--all-queues"], "name: "),
-    ],
-)
-def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
-    assert message in refused("create", *arguments)
-
-
 def test_token_for_managed_objects_needs_no_queue():
     token = run("create", "bank", "--object", "testapp.Expense:approve,reject", "--object", "testapp.packet").strip()
     assert opened(token).managed_objects == {
@@ -95,10 +66,3 @@ def test_revoke_ends_a_token():
     assert opened(token) is None
     assert ", disabled, " in run("list")
     assert asked("revoke", "bot-1")["enabled"] is False
-    with pytest.raises(CommandError, match="there is no consumer 'bot-2'"):
-        run("revoke", "bot-2")
-
-
-@pytest.mark.parametrize("arguments", [["create"], ["create", "b", "--verb", "dance"], ["list", "x"]])
-def test_shell_gets_one_line(capsys, arguments):
-    assert commanding.line_at_a_terminal(capsys, "tasks", "token", *arguments).startswith("tasks: ")
