@@ -17,12 +17,3 @@ def test_workers_that_gave_up_or_lost_the_task_are_named_once_and_in_order(queue
     claim_one(queue, "bot-3")
     assert fresh(task).rejected_by == ["bot-2", "bot-1"]
     assert [run.timed_out for run in Run.objects.order_by("pk")] == [False, True, False]
-
-
-def test_results_are_those_of_completed_parts(queue):
-    single, whole = queue.publish("resize").task, queue.publish("resize", worker_count=2).task
-    claim_one(queue).resolve({"ok": 1})
-    for worker in ("bot-1", "bot-2"):
-        claim_one(queue, worker).resolve(worker)
-    assert fresh(single).results == [{"ok": 1}]
-    assert sorted(fresh(whole).results) == ["bot-1", "bot-2"]

@@ -8,13 +8,13 @@ from stator.graph.outcomes import Released
 from stator.models import Report
 from stator.worker.executor import attempt_async
 from tasks.graph import TaskGraph
-from tasks.models import Queue, Task
+from tasks.models import Task
 from tests.stator.making import operations_of
+from tests.tasks.actions.making import make
 
 
 def publish(action: str = "heard") -> Task:
-    queue, _ = Queue.objects.get_or_create(name="default", defaults={"actions_elsewhere": False})
-    return Task.objects.create(queue=queue, action=action, data=None, priority=1, max_attempts=1)
+    return make(action, max_attempts=1)
 
 
 def claimed() -> Any:

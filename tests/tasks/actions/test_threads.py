@@ -9,24 +9,15 @@ from typing import Any
 import pytest
 
 from stator.worker.thread_pool import ThreadPool
-from tasks.models import Queue, Task
 from tests.processes import events, settings_module, wait_until
 from tests.servers.user import free_port
 from tests.sizes import PATIENCE
+from tests.tasks.actions.making import make
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 FROZEN = 70
 TROUBLE = "every thread for synchronous actions runs an action that does not return"
-
-
-def publish(action: str, **columns: Any) -> Task:
-    queue, _ = Queue.objects.get_or_create(name="default")
-    return Task.objects.create(queue=queue, action=action, priority=1, **columns)
-
-
-def hang() -> Task:
-    return publish("hang", timeout=0.5, max_attempts=1)
 
 
 def status_of(port: int, path: str) -> int:
@@ -52,7 +43,7 @@ def test_worker_without_a_thread_left_is_not_ready_and_ends(
     options = ("tasks.Task", "--json-logs", "--metrics-port", str(port))
     with worker_process(*options, **settings_of_one_thread) as worker:
         wait_until(lambda: status_of(port, "/ready") == 200, message=worker.output)
-        hang()
+        make("hang", timeout=0.5, max_attempts=1)
         wait_until(lambda: status_of(port, "/ready") == 503, message=worker.output)
         assert worker.wait() == FROZEN, worker.output()
         assert [event["trouble"] for event in events(worker.output(), "stator.frozen")] == [TROUBLE]

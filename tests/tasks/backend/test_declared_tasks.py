@@ -1,12 +1,11 @@
 """Tasks with ``max_attempts`` and ``backoff`` as in Django's open proposal for retries."""
 
-from inspect import signature
 from typing import Any
 
 import pytest
 
 from stator.testing import advance, drain
-from tasks.backend import framework, task
+from tasks.backend import task
 from tasks.backend.framework import Task as FrameworkTask
 from tasks.backend.framework import TaskResultStatus
 from tasks.models import Task
@@ -84,12 +83,3 @@ def test_other_backends_ignore_the_options() -> None:
     with backend(BACKEND=f"{name}.backends.dummy.DummyBackend"):
         assert type(task(max_attempts=3, backoff=examples.careful)(examples.careful)) is FrameworkTask
         assert type(task(examples.careful)) is FrameworkTask
-
-
-def test_decorator_of_the_framework_takes_the_options_if_it_takes_any() -> None:
-    options = {"max_attempts": 3, "backoff": examples.careful}
-    if signature(framework.task).parameters.get("kwargs"):
-        assert framework.task(**options)(examples.careful).max_attempts == 3
-    else:
-        with pytest.raises(TypeError, match="max_attempts"):
-            framework.task(**options)

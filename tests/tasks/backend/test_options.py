@@ -15,6 +15,7 @@ from tasks.backend.tasks_backend import BackendOptions
 from tasks.models import Task
 from tests.processes import environment_for_subprocess
 from tests.tasks.backend.making import backend
+from tests.tasks.making import IMPOSSIBLE_NAMES
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
@@ -50,12 +51,11 @@ class TestOptions:
             assert "\n" not in str(caught.value)
         assert not Task.objects.exists()
 
-    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", "", "a/b"])
-    def test_an_impossible_name_in_queues_is_found_by_the_check(self, name: str) -> None:
-        with backend(QUEUES=["default", name]):
-            [error] = task_backends["default"].check()
-            assert error.id == "tasks.E202"
-            assert "QUEUES" in error.msg
+    def test_an_impossible_name_in_queues_is_found_by_the_check(self) -> None:
+        for name, _ in IMPOSSIBLE_NAMES:
+            with backend(QUEUES=["default", name]):
+                [error] = task_backends["default"].check()
+                assert (error.id, "QUEUES" in error.msg) == ("tasks.E202", True)
 
 
 def test_every_option_is_in_the_guide() -> None:

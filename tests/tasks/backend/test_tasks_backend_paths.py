@@ -3,7 +3,6 @@
 import logging
 import sys
 from importlib import import_module
-from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -26,30 +25,29 @@ pytestmark = pytest.mark.django_db
 class TestPaths:
     """S1: what a row names is run only if it is a task."""
 
-    @pytest.mark.parametrize(
-        "path",
-        [
-            "os.system", "subprocess.Popen", "antigravity.fly", "this.s", "tests.testapp.tasks.no_task",
-            "tests.testapp.tasks.os",
-            "tests.testapp.tasks", "tests.testapp.tasks.add.func", "builtins.eval",
-            "", ".", "a..b",
-            "tests.testapp.nowhere.task", "tests.testapp.tasks.__builtins__", "../x.y", "x.y\n",
-        ],
+    PATHS = (
+        "os.system", "subprocess.Popen", "antigravity.fly", "this.s", "tests.testapp.tasks.no_task",
+        "tests.testapp.tasks.os", "tests.testapp.tasks", "tests.testapp.tasks.add.func", "builtins.eval", "", ".",
+        "a..b", "tests.testapp.nowhere.task", "tests.testapp.tasks.__builtins__", "../x.y", "x.y\n",
     )  # fmt: skip
-    def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self, path: str) -> None:
+
+    def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self) -> None:
         queue, _ = Queue.objects.get_or_create(name="default")
         data = {"args": ["true"], "kwargs": {}, "backend": "default"}
         # The first loads what the worker itself needs.
         drain(Task)
-        made = Task.objects.create(queue=queue, action=f"django:{path}", data=data, priority=1)
+        made = Task.objects.bulk_create(
+            Task(queue=queue, action=f"django:{path}", data=data, priority=1) for path in self.PATHS
+        )
         loaded = set(sys.modules)
         drain(Task)
-        made.refresh_from_db()
         assert set(sys.modules) == loaded
-        assert (made.state, made.result) == ("pending", None)
-        assert Report.objects.get(object_pk=str(made.pk)).error == "tasks.failures.NoHandler"
-        with pytest.raises(TaskResultDoesNotExist):
-            task_backends["default"].get_result(str(made.pk))
+        for task in Task.objects.all():
+            assert (task.state, task.result) == ("pending", None), task.action
+            assert Report.objects.get(object_pk=str(task.pk)).error == "tasks.failures.NoHandler", task.action
+            with pytest.raises(TaskResultDoesNotExist):
+                task_backends["default"].get_result(str(task.pk))
+        assert Task.objects.count() == len(made) == len(self.PATHS)
 
     @pytest.mark.parametrize("level", [logging.DEBUG, logging.CRITICAL])
     def test_a_task_in_a_queue_that_its_backend_has_not_is_an_error_of_the_row(self, level: int) -> None:
@@ -133,27 +131,29 @@ class TestPaths:
             renamed.enqueue()
         assert not Task.objects.exists()
 
-    @pytest.mark.parametrize("many", [False, True])
-    @pytest.mark.parametrize(("name", "told"), IMPOSSIBLE_NAMES)
-    def test_a_queue_name_that_no_database_keeps_is_refused(self, name: str, told: str, many: bool) -> None:
+    def test_a_queue_name_that_no_database_keeps_is_refused(self) -> None:
         with backend():
-            there = examples.add.using(queue_name=name)
-            with pytest.raises(PublishRefused) as caught:
-                enqueue_many([((1,), {})], there) if many else there.enqueue(1)
-        assert told in str(caught.value)
-        assert "\n" not in str(caught.value)
+            for name, told in IMPOSSIBLE_NAMES:
+                there = examples.add.using(queue_name=name)
+                for enqueue in (lambda there: there.enqueue(1), lambda there: enqueue_many([((1,), {})], there)):
+                    with pytest.raises(PublishRefused) as caught:
+                        enqueue(there)
+                    assert told in str(caught.value)
+                    assert "\n" not in str(caught.value)
         assert not Queue.objects.exists()
 
-    @pytest.mark.parametrize(
-        "data",
-        [None, [], {}, {"args": [], "kwargs": {}}, {"args": [1], "kwargs": {}, "backend": "gone"},
-         {"args": [1], "kwargs": {}, "backend": "default", "run_after": "soon"}],
-    )  # fmt: skip
-    def test_a_row_that_is_no_enqueued_task_is_an_error(self, data: Any) -> None:
+    def test_a_row_that_is_no_enqueued_task_is_an_error(self) -> None:
         queue, _ = Queue.objects.get_or_create(name="default")
-        made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
+        rows = (
+            None, [], {}, {"args": [], "kwargs": {}}, {"args": [1], "kwargs": {}, "backend": "gone"},
+            {"args": [1], "kwargs": {}, "backend": "default", "run_after": "soon"},
+        )  # fmt: skip
+        Task.objects.bulk_create(
+            Task(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1) for data in rows
+        )
         drain(Task)
-        made.refresh_from_db()
-        assert (made.state, examples.calls) != ("completed", [])
-        with pytest.raises(TaskResultDoesNotExist):
-            task_backends["default"].get_result(str(made.pk))
+        assert examples.calls == []
+        for made in Task.objects.all():
+            assert made.state != "completed", made.data
+            with pytest.raises(TaskResultDoesNotExist):
+                task_backends["default"].get_result(str(made.pk))

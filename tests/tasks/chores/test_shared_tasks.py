@@ -14,7 +14,7 @@ from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
 from tests.sizes import PATIENCE
 from tests.stator.making import begun_beside, change, raw
-from tests.tasks.making import claim_one, fresh, make_queue, race
+from tests.tasks.making import claim_one, fresh, make_queue, pass_time, race
 from tests.tasks.queue.processes import operations_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,8 +130,11 @@ def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
         fail_for_good(claim)
     with pytest.raises(MoveRefused, match="requeue that task"):
         failing[0].task.requeue()
-    fresh(whole).requeue()
-    assert fresh(whole).status == "pending"
+    assert queue.tasks.exclude(whole=None).requeue().count == 0
+    done = queue.tasks.requeue(per_minute=60)
+    assert (done.count, fresh(whole).status) == (1, "pending")
+    assert {part.state_next_attempt for part in whole.parts.filter(state="pending")} == {done.last_due}
+    pass_time(1)
     assert queue.claim(worker="bot-0") == []
     for number in (1, 2):
         claim_one(queue, f"bot-{number}").resolve()

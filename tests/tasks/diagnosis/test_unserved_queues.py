@@ -13,8 +13,8 @@ from stator.metrics import SiteMetrics
 from tasks.diagnosis.unserved_queues import unserved
 from tasks.models import Task
 from tests.commanding import asked, run
-from tests.tasks.making import claim_one, make_queue
-from tests.tasks.queue.crew import live_process, reasons
+from tests.tasks.making import make_queue
+from tests.tasks.queue.crew import live_process
 
 OVERVIEW = "/admin/stator/overview/?model=tasks.Task"
 
@@ -57,15 +57,6 @@ class TestFinding:
         with CaptureQueriesContext(connection) as many:
             assert [each.numbers["reason"] for each in found()] == ["action_unserved"] * 6
         assert len(many) == len(one) <= 7
-
-    def test_task_that_all_live_workers_rejected_is_found(self, queue):
-        task = queue.publish("resize").task
-        claim_one(queue, "bot-1").release()
-        # Marks it ready again.
-        assert queue.claim(worker="bot-1") == []
-        assert [one.numbers["reason"] for one in found()] == ["no_eligible_worker"]
-        assert Task.stator.explain_counts() == {"no_eligible_worker": 1}
-        assert next(iter(reasons(task))) == "no_eligible_worker"
 
 
 class TestOperators:

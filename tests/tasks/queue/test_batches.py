@@ -56,12 +56,6 @@ def settle(batch):
     return batch.state
 
 
-@pytest.mark.parametrize("given", ["images", 7, Batch])
-def test_batch_that_is_none_is_refused(queue, given):
-    with pytest.raises(PublishRefused, match=r"is not a tasks.models.Batch; pass Batch\(\) or one that runs"):
-        queue.publish_many(messages(1), batch=given)
-
-
 def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishes_its_action(queue):
     batch = batch_of(queue)
     assert (batch.state, batch.counts()) == (
@@ -240,24 +234,23 @@ def test_batch_without_tasks_is_done_at_once(queue):
         batch.cancel()
 
 
-def test_open_batch_takes_tasks_of_several_calls_until_it_is_closed(queue):
+def test_open_batch_takes_tasks_of_several_calls_until_it_has_ended(queue):
     batch = Batch.open(queue, key="import", **ACTIONS)
     for number in range(2):
         queue.publish("resize", {"image": number}, batch=batch)
         end(queue)
     assert settle(batch) == "filling"
+    queue.publish("resize", batch=batch)
     batch.close()
-    assert (batch.state, settle(batch)) == ("ending", "done")
+    # One that runs takes further tasks too.
+    queue.publish("resize", batch=Batch.objects.get(pk=batch.pk))
+    end(queue)
+    assert (settle(batch), batch.counts()["total"]) == ("running", 4)
+    end(queue)
+    assert (state(batch), settle(batch)) == ("ending", "done")
     with pytest.raises(PublishRefused, match=r"batch import is done and takes no more tasks"):
         queue.publish("resize", batch=batch)
     assert queue.tasks.exclude(key__startswith="tasks.batch:").filter(state="pending").count() == 0
-
-
-def test_running_batch_takes_further_tasks(queue):
-    batch = batch_of(queue, 1)
-    queue.publish("resize", batch=Batch.objects.get(pk=batch.pk))
-    end(queue)
-    assert (settle(batch), batch.counts()["total"]) == ("running", 2)
 
 
 def test_publication_that_is_repeated_finds_its_batch_and_its_tasks(queue):
@@ -320,32 +313,22 @@ def test_tasks_stay_until_their_batch_has_ended_and_the_batch_until_they_are_del
     assert not Batch.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"on_done": {"action": "report", "key": "k"}}, "on_done must be the name of an action, or a dictionary"),
-        ({"on_done": 7}, "on_done must be the name of an action, or a dictionary"),
-        ({"on_failed": {"action": "a", "priorty": 1}}, "on_failed: a task has no option 'priorty'; did you mean"),
-    ],
-)
-def test_action_that_could_not_be_published_is_refused_with_the_batch(queue, options, said):
-    with pytest.raises(PublishRefused, match=said):
-        queue.publish_many(messages(1), batch=Batch(**options))
-    assert [model.objects.count() for model in (Batch, Task)] == [0, 0]
-
-
-def test_action_that_the_code_does_not_have_is_refused_with_the_batch():
-    queue = make_queue(actions_elsewhere=False)
-    with pytest.raises(PublishRefused, match=r"on_done: no action 'ecko' is registered .* did you mean 'echo'\?"):
-        queue.publish_many(messages(1), batch=Batch(on_done="ecko"))
-    with pytest.raises(PublishRefused, match=r"on_done: action 'resize' cannot be called with this data"):
-        queue.publish_many(messages(1), batch=Batch(on_done="resize"))
-
-
-def test_batch_has_tasks_of_one_queue(queue):
-    batch = batch_of(queue)
-    with pytest.raises(PublishRefused, match=r"is not of queue other; a batch has tasks of one queue"):
-        make_queue("other").publish("resize", batch=batch)
+def test_batch_that_cannot_be_is_refused_with_its_tasks(queue):
+    inside, batch = make_queue("inside", actions_elsewhere=False), batch_of(make_queue("other"))
+    before = [model.objects.count() for model in (Batch, Task)]
+    for where, given, said in (
+        (queue, "images", r"is not a tasks.models.Batch; pass Batch\(\) or one that runs"),
+        (queue, Batch, "is not a tasks.models.Batch"),
+        (queue, batch, "is not of queue encode; a batch has tasks of one queue"),
+        (queue, Batch(on_done={"action": "report", "key": "k"}), "on_done must be the name of an action, or a"),
+        (queue, Batch(on_done=7), "on_done must be the name of an action, or a dictionary"),
+        (queue, Batch(on_failed={"action": "a", "priorty": 1}), "on_failed: a task has no option 'priorty'; did you"),
+        (inside, Batch(on_done="ecko"), r"on_done: no action 'ecko' is registered .* did you mean 'echo'\?"),
+        (inside, Batch(on_done="resize"), "on_done: action 'resize' cannot be called with this data"),
+    ):
+        with pytest.raises(PublishRefused, match=said):
+            where.publish_many(messages(1), batch=given)
+    assert [model.objects.count() for model in (Batch, Task)] == before
 
 
 def test_batch_of_a_paused_queue_publishes_when_the_pause_is_over(queue):

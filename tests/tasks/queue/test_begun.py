@@ -65,14 +65,15 @@ def test_after_a_lost_lease_only_what_began_counts():
     assert fresh(task).state_crashes == 2
 
 
-@pytest.mark.parametrize("most", ["task", "queue", "action", "setting"])
-def test_whoever_sets_the_number_of_attempts(monkeypatch: pytest.MonkeyPatch, settings: Any, most: str):
-    settings.STATOR_TASKS = {"MAX_ATTEMPTS": 1} if most == "setting" else {}
-    action = RegisteredAction(name="once", function=lambda: None, max_attempts=1 if most == "action" else None)
-    queue = queue_with(max_attempts={"queue": 1, "action": 5}.get(most))
-    monkeypatch.setitem(registry, "once", {"": action})
-    task = queue.publish("once", **({"max_attempts": 1} if most == "task" else {})).task
-    assert lose(task).state_attempts == 0
+def test_whoever_sets_the_number_of_attempts(monkeypatch: pytest.MonkeyPatch, settings: Any):
+    for most in ("task", "queue", "action", "setting"):
+        settings.STATOR_TASKS = {"MAX_ATTEMPTS": 1} if most == "setting" else {}
+        action = RegisteredAction(name="once", function=lambda: None, max_attempts=1 if most == "action" else None)
+        queue = make_queue(most, actions_elsewhere=False, max_attempts={"queue": 1, "action": 5}.get(most))
+        monkeypatch.setitem(registry, "once", {"": action})
+        task = queue.publish("once", **({"max_attempts": 1} if most == "task" else {})).task
+        assert lose(task).state_attempts == 0, most
+        task.delete()
 
 
 def test_claim_of_a_named_worker_is_its_beginning():

@@ -32,26 +32,25 @@ def test_token_is_found_and_nothing_of_it_is_stored():
     assert row["digest"] == hashlib.sha256(token.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"),
-        lambda token: token[:4] + ("0" if token[4] != "0" else "1") + token[5:],
-        lambda token: token + "A",
-        lambda token: token[:-1],
-        lambda token: f" {token}",
-        lambda token: f"{token}\n",
-        lambda token: token.replace("tk_", "TK_"),
-        lambda token: token.partition("_")[2],
-        lambda token: "",
-        lambda token: "tk_\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668\u0669\u0660\u0661_" + "A" * 43,
-        lambda token: "tk_" + "0" * 12 + "_" + "\udcff" * 43,
-        lambda token: "' OR 1=1 --",
-    ],
-)
-def test_anything_else_opens_nothing(spoil):
+SPOILED = [
+    lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"),
+    lambda token: token[:4] + ("0" if token[4] != "0" else "1") + token[5:],
+    lambda token: token + "A",
+    lambda token: token[:-1],
+    lambda token: f" {token}",
+    lambda token: f"{token}\n",
+    lambda token: token.replace("tk_", "TK_"),
+    lambda token: token.partition("_")[2],
+    lambda token: "",
+    lambda token: "tk_\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668\u0669\u0660\u0661_" + "A" * 43,
+    lambda token: "tk_" + "0" * 12 + "_" + "\udcff" * 43,
+    lambda token: "' OR 1=1 --",
+]
+
+
+def test_anything_else_opens_nothing():
     _, token = consumer()
-    assert opened(spoil(token)) is None
+    assert [number for number, spoil in enumerate(SPOILED) if opened(spoil(token)) is not None] == []
 
 
 def test_disabled_and_expired_ones_open_nothing():

@@ -44,43 +44,30 @@ def test_batch_has_at_most_one_of_each_value_in_order(queue):
     assert [claim.task.action for claim in queue.claim(worker="y", limit=9)] == ["1"]
 
 
-@pytest.mark.parametrize("end", ["resolve", "release", "cancel", "lease"])
-def test_value_is_free_again_however_its_task_ended(queue, end):
-    publish(queue, "a", "a")
-    claim = claim_one(queue, "x")
-    assert queue.claim(worker="y") == []
-    expire(claim.task) if end == "lease" else getattr(claim, end)()
-    assert claim_one(queue, "y").task.action == ("0" if end in ("release", "lease") else "1")
+def test_value_is_free_again_however_its_task_ended_and_the_first_keeps_its_place(queue):
+    for end in ("resolve", "release", "cancel", "lease"):
+        first, second = publish(queue, end, end)
+        claim = claim_one(queue, "x")
+        assert queue.claim(worker="y") == []
+        expire(claim.task) if end == "lease" else getattr(claim, end)()
+        again = claim_one(queue, "y")
+        assert again.task == (first if end in ("release", "lease") else second)
+        Task.objects.all().delete()
 
 
-def test_order_within_a_value_is_kept_when_its_first_comes_back(queue):
-    publish(queue, "a", "a")
-    claim_one(queue, "x").release()
-    assert claim_one(queue, "y").task.action == "0"
-
-
-def test_future_task_does_not_block_its_value(queue):
-    publish(queue, "a", invisible_for=60)
-    queue.publish("now", priority=9, metadata={"title": "a"})
-    claim = claim_one(queue)
-    assert claim.task.action == "now"
-    claim.resolve()
-    pass_time(61)
-    assert claim_one(queue).task.action == "0"
-
-
-def test_paused_task_does_not_block_its_value(queue):
-    first, second = publish(queue, "a", "a")
-    Task.stator.pause(where={"action": "0"})
-    assert claim_one(queue).task == second
-
-
-def test_task_for_another_worker_or_without_attempts_does_not_block_its_value(queue):
+def test_task_that_is_later_paused_for_another_worker_or_without_attempts_does_not_block_its_value(queue):
+    (later,) = publish(queue, "a", invisible_for=60)
     publish(queue, "a", worker_ids=["other"])
     (used_up,) = publish(queue, "a")
     raw(Task).filter(pk=used_up.pk).update(state_attempts=99)
+    queue.publish("paused", priority=1, metadata={"title": "a"})
+    Task.stator.pause(where={"action": "paused"})
     queue.publish("mine", priority=9, metadata={"title": "a"})
-    assert claim_one(queue).task.action == "mine"
+    claim = claim_one(queue)
+    assert claim.task.action == "mine"
+    claim.resolve()
+    pass_time(61)
+    assert claim_one(queue).task == later
 
 
 def ignore(**data):

@@ -40,13 +40,12 @@ def test_requeued_task_keeps_its_steps_unless_it_is_to_start_over(queue, requeue
     assert claim.step("charge", lambda: pytest.fail("it is recorded")) == "receipt 1"
     claim.fail("no paper")
     requeue(fresh(task), start_over=True)
-    assert claim_one(queue).step("charge", lambda: "receipt 2") == "receipt 2"
-
-
-def test_task_that_is_published_again_starts_over(queue):
-    died_after_a_step(queue)
+    claim = claim_one(queue)
+    assert claim.step("charge", lambda: "receipt 2") == "receipt 2"
+    # So does one that is published again.
+    claim.fail("no paper")
     queue.publish("resize", key="once", clear_failed=True)
-    assert claim_one(queue).step("charge", lambda: "receipt 2") == "receipt 2"
+    assert not steps(task)
 
 
 def test_part_of_a_shared_task_keeps_its_steps(queue):
@@ -71,20 +70,18 @@ def undone():
     return done.count
 
 
-@pytest.mark.parametrize("status", ["pending", "invisible", "running"])
-def test_canceled_tasks_come_back_when_the_cancel_is_undone(queue, status):
-    task = make_task(queue, status)
-    due = task.state_next_attempt
-    assert Task.objects.cancel("by mistake", actor="ada", running=True) == 1
-    assert undone() == 1
-    task = fresh(task)
-    # The program that had it may still run it, until its lease would have ended.
-    assert task.status == ("invisible" if status == "running" else status)
-    assert status != "invisible" or task.state_next_attempt == due
-    assert status != "pending" or claim_one(queue).attempt == 1
-
-
-def test_shared_task_comes_back_with_its_parts(queue):
+def test_canceled_tasks_come_back_when_the_cancel_is_undone(queue):
+    for status in ("running", "invisible", "pending"):
+        task = make_task(queue, status)
+        due = task.state_next_attempt
+        assert Task.objects.filter(pk=task.pk).cancel("by mistake", actor="ada", running=True) == 1
+        assert undone() == 1
+        task = fresh(task)
+        # The program that had it may still run it, until its lease would have ended.
+        assert task.status == ("invisible" if status == "running" else status)
+        assert status != "invisible" or task.state_next_attempt == due
+    assert claim_one(queue).attempt == 1
+    # A shared task with its parts.
     task = make_task(queue, worker_count=2)
     assert Task.objects.filter(pk=task.pk).cancel(actor="ada") == 1
     assert undone() == 3
@@ -134,7 +131,7 @@ def test_canceled_task_that_has_lost_parts_does_not_come_back(queue):
     assert set(task.parts.values_list("state", flat=True)) == {"canceled"}
 
 
-def test_requeued_dead_letters_are_dead_again_without_a_second_notice(queue):
+def test_requeued_dead_letters_are_dead_again_without_a_second_notice_unless_a_program_has_had_them(queue):
     task = make_task(queue, "errored")
     change(task, notice_due=None)
     attempts = fresh(task).state_attempts
@@ -143,10 +140,6 @@ def test_requeued_dead_letters_are_dead_again_without_a_second_notice(queue):
     task = fresh(task)
     assert (task.status, task.state_attempts, task.notice_due) == ("errored", attempts, None)
     assert claimed(queue) == []
-
-
-def test_requeued_task_that_a_program_has_had_is_left_alone(queue):
-    task = make_task(queue, "errored")
     Task.objects.requeue(actor="ada")
     claim_one(queue, "bot-2").release("not now")
     done = undo(Action.objects.latest("pk").pk, "default", actor="eve", reason="by mistake")

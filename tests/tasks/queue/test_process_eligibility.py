@@ -30,19 +30,6 @@ def codes(task):
 # Rejection: R1.3, R1.5, R1.7, R2.5
 
 
-@pytest.mark.parametrize("others", [[], ["w3"]])
-def test_process_that_failed_does_not_get_the_task_again(others):
-    task = publish()
-    for name in others:
-        live_process(name)
-    assert process("w1") == 1
-    pass_time(3600)
-    assert process("w1") == 0
-    assert fresh(task).rejected_by == ["w1"]
-    assert process("w2") == 1
-    assert fresh(task).rejected_by == ["w1", "w2"]
-
-
 def test_process_that_released_a_task_leaves_it_to_others(monkeypatch):
     def release():
         raise tasks.Release("not here")
@@ -65,25 +52,6 @@ def test_retries_let_it_have_the_task_so_often():
     assert made == [1, 1, 1, 0]
 
 
-def test_named_worker_and_process_of_one_name_are_one_worker():
-    task = publish("echo")
-    claim_one(task.queue, "w1").fail("no")
-    assert process("w1") == 0
-    assert process("w2") == 1
-    assert fresh(task).status == "completed"
-
-
-def test_named_worker_gets_what_a_process_failed_and_not_what_its_namesake_failed():
-    task = publish()
-    process("w1")
-    pass_time(3600)
-    assert process("w1", rounds=1) == 0
-    change(task, state_ready=True)
-    assert task.queue.claim(worker="w1") == []
-    claim_one(task.queue, "bot").resolve()
-    assert [run.worker for run in task.runs.order_by("pk")] == ["w1", "bot"]
-
-
 def test_cleared_failures_are_forgotten():
     queue = make_queue(worker_retries=0, actions_elsewhere=False)
     task = queue.publish("break", key="one").task
@@ -94,29 +62,17 @@ def test_cleared_failures_are_forgotten():
     assert fresh(task).rejected_by == ["w1"]
 
 
-def rejected():
-    """A task that is due again after the only live process has had it."""
+def test_every_live_worker_that_has_its_action_has_rejected_it():
     task = publish()
     live_process("w1")
     process("w1")
     pass_time(3600)
     change(task, state_ready=True)
-    return task
-
-
-def test_every_live_worker_has_rejected_it():
-    task = rejected()
-    assert "no_eligible_worker" in codes(task)
-    live_process("w2")
-    assert "no_eligible_worker" not in codes(task)
-
-
-def test_process_without_the_action_is_none_that_could_still_have_a_task():
-    task = rejected()
-    published = {"tasks": {"actions": {"": ["echo"]}, "queues": None}}
-    Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], published=published)
+    live_process("without", published={"tasks": {"actions": {"": ["echo"]}, "queues": None}})
     assert codes(task)[0] == "no_eligible_worker"
     assert Task.stator.explain_counts() == {"no_eligible_worker": 1}
+    live_process("w2")
+    assert "no_eligible_worker" not in codes(task)
 
 
 # By default
@@ -211,20 +167,12 @@ def test_process_holds_one_task_of_a_queue_with_one_per_worker():
     assert [run.task.data for run in Run.objects.filter(task__queue=queue).order_by("pk")] == [0, 1, 2]
 
 
-def test_process_and_named_worker_each_hold_one():
-    queue = make_queue("single", one_per_worker=True, actions_elsewhere=False)
-    for number in range(3):
-        queue.publish("echo", number)
-    claim_one(queue, "bot")
-    assert queue.claim(worker="bot", limit=5) == []
-    assert process("w1") == 1
-
-
-def test_process_and_named_worker_of_one_name_hold_one_task_together():
+def test_process_and_named_worker_each_hold_one_and_those_of_one_name_one_together():
     queue = make_queue("single", one_per_worker=True, actions_elsewhere=False, same_worker_again=True)
     for number in range(3):
         queue.publish("echo", number)
     held = claim_one(queue, "w1")
+    assert queue.claim(worker="w1", limit=5) == []
     assert process("w1") == 0
     assert process("w2") == 1
     held.release()
@@ -239,20 +187,17 @@ def test_process_and_named_worker_of_one_name_hold_one_task_together():
 # Shared tasks: R2.3
 
 
-def test_process_gets_one_part_of_a_shared_task():
-    task = publish("echo", worker_count=3)
+def test_process_gets_one_part_of_a_shared_task_and_a_namesake_no_second_one():
+    task = publish("echo", worker_count=4)
     assert process("w1", rounds=3) == [1, 0, 0]
+    assert task.queue.claim(worker="w1") == []
+    held = claim_one(task.queue, "w3")
+    assert process("w3") == 0
     assert process("w2", rounds=2) == [1, 0]
+    held.resolve()
     claim_one(task.queue, "bot").resolve()
     assert fresh(task).status == "completed"
-    assert sorted(Run.objects.values_list("worker", flat=True)) == ["bot", "w1", "w2"]
-
-
-def test_namesake_of_a_named_worker_gets_no_second_part():
-    task = publish("echo", worker_count=2)
-    claim_one(task.queue, "w1")
-    assert process("w1") == 0
-    assert process("w2") == 1
+    assert sorted(Run.objects.values_list("worker", flat=True)) == ["bot", "w1", "w2", "w3"]
 
 
 # Limits of actions bind named workers: R2.14
@@ -368,15 +313,21 @@ def test_shorter_timeout_is_that_of_the_attempt_from_its_next_renewal(of_queue):
     assert claim.max_runtime == 2.5
 
 
-def test_strict_queue_gives_no_worker_of_any_kind_a_task_again():
+@pytest.mark.parametrize("others", [[], ["w3"]])
+def test_strict_queue_gives_no_worker_of_any_kind_a_task_again(others):
     queue = make_queue(worker_retries=0, actions_elsewhere=False, max_attempts=20)
     task = queue.publish("break").task
+    for name in others:
+        live_process(name)
     assert process("w1", rounds=2) == [1, 0]
-    pass_time(60)
+    pass_time(3600)
     # A long time later, and for a program of the same name.
     assert process("w1") == 0
+    assert fresh(task).rejected_by == ["w1"]
+    change(task, state_ready=True)
     assert queue.claim(worker="w1") == []
     claim_one(queue, "bot-1").fail("no")
     assert queue.claim(worker="bot-1") == []
     assert process("bot-1") == 0
     assert (process("w2"), fresh(task).attempts) == (1, 3)
+    assert [run.worker for run in task.runs.order_by("pk")] == ["w1", "bot-1", "w2"]

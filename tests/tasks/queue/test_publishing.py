@@ -1,5 +1,7 @@
 """Publishing: each task once, whoever publishes it how often, and nothing that could not be claimed."""
 
+from itertools import product
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
@@ -10,25 +12,19 @@ from tasks.actions import registry
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
 from tests.stator.making import at_once
-from tests.tasks.making import claim_one, fresh, make_queue, make_task, pass_time
+from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_published_task_has_what_its_publisher_says_of_it(queue):
-    options = {
-        "data": {"image": 7}, "key": "resize-7", "priority": -5, "metadata": {"title": "abc"}, "lease": 20,
-        "timeout": 30, "max_attempts": 3, "retention": 60, "worker_ids": ["bot-1"],
-    }  # fmt: skip
+def test_published_task_has_what_its_publisher_says_of_it_and_else_the_time_in_milliseconds_as_its_priority(queue):
+    options = OWN | {"key": "resize-7"}
     published = queue.publish("resize", **options)
     task = Task.objects.get()
     assert (published.task, published.outcome) == (task, "inserted")
     assert {name: getattr(task, name) for name in options} == options
     assert (task.queue, task.action, task.worker_count) == (queue, "resize", 1)
     assert (task.status, task.attempts, task.claimant, task.claimed_at) == ("pending", 0, None, None)
-
-
-def test_priority_is_the_time_in_milliseconds_unless_given(queue):
     first, second = queue.publish("a").task, queue.publish("b").task
     assert 1_700_000_000_000 < first.priority <= second.priority < 10_000_000_000_000
 
@@ -44,33 +40,26 @@ def test_task_is_invisible_for_as_long_as_it_says_and_else_as_its_queue_does():
     assert [claim.task for claim in queue.claim(worker="bot-2", limit=9)] == [hidden]
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome"),
-    [
-        ("invisible", "matched"), ("pending", "matched"), ("running", "running"), ("completed", "duplicate"),
-        ("canceled", "duplicate"), ("errored", "duplicate"),
-    ],
-)  # fmt: skip
-def test_key_that_is_there_is_left_alone_and_says_what_it_is_at(queue, status, outcome):
-    task = make_task(queue, status, key="k")
-    published = queue.publish("other", {"image": 8}, key="k")
-    assert (published.task, published.outcome) == (task, outcome)
-    if status not in ("invisible", "pending"):
-        queue.publish("other", {"image": 8}, key="k", update=True)
-    assert (fresh(task).action, fresh(task).status) == ("resize", status)
-    assert Task.objects.count() == 1
+def test_key_that_is_there_is_left_alone_and_says_what_it_is_at(queue):
+    for status in STATUSES:
+        outcome = {"invisible": "matched", "pending": "matched", "running": "running"}.get(status, "duplicate")
+        task = make_task(make_queue(status), status, key="k")
+        published = task.queue.publish("other", {"image": 8}, key="k")
+        assert (published.task, published.outcome) == (task, outcome)
+        if outcome != "matched":
+            task.queue.publish("other", {"image": 8}, key="k", update=True)
+        assert (fresh(task).action, fresh(task).status) == ("resize", status)
+        assert task.queue.tasks.count() == 1
 
 
-@pytest.mark.parametrize("status", ["invisible", "pending"])
-def test_parameters_of_a_waiting_task_are_updated_when_asked(queue, status):
-    task = make_task(queue, status, key="k")
-    published = queue.publish("other", {"image": 8}, key="k", priority=1, metadata={"a": 1}, timeout=9, update=True)
-    assert published.outcome == "matched"
-    for found in (published.task, fresh(task)):
-        assert (found.action, found.data, found.priority, found.metadata, found.timeout) == (
-            "other", {"image": 8}, 1, {"a": 1}, 9,
-        )  # fmt: skip
-    assert fresh(task).status == status
+def test_parameters_of_a_waiting_task_are_updated_when_asked(queue):
+    for status in ("invisible", "pending"):
+        task = make_task(queue, status, key=status)
+        published = queue.publish("other", {"image": 8}, key=status, priority=1, timeout=9, update=True)
+        assert published.outcome == "matched"
+        for found in (published.task, fresh(task)):
+            assert (found.action, found.data, found.priority, found.timeout) == ("other", {"image": 8}, 1, 9)
+        assert fresh(task).status == status
 
 
 OWN = {
@@ -93,88 +82,65 @@ def publish_in_bulk(queue, update, **options):
 
 
 @pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
-@pytest.mark.parametrize("name", [None, *OWN])
-def test_update_changes_only_what_is_given(queue, publish, name):
-    queue.publish("resize", key="k", **OWN)
-    given = {name: OTHER[name]} if name else {}
-    updated = publish(queue, key="k", update=True, **given).task
-    for task in (updated, fresh(updated)):
-        assert {each: getattr(task, each) for each in OWN} == OWN | given
+def test_update_changes_only_what_is_given(queue, publish):
+    for name in (None, *OWN):
+        queue.publish("resize", key=f"of {name}", **OWN)
+        given = {name: OTHER[name]} if name else {}
+        updated = publish(queue, key=f"of {name}", update=True, **given).task
+        for task in (updated, fresh(updated)):
+            assert {each: getattr(task, each) for each in OWN} == OWN | given
 
 
 @pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
-@pytest.mark.parametrize("before", [0, 600])
-def test_update_moves_the_start_of_a_waiting_task(queue, publish, before):
-    task = queue.publish("resize", key="k", invisible_for=before).task
-    updated = publish(queue, key="k", update=True, invisible_for=60).task
-    assert (updated.pk, updated.status, fresh(task).status) == (task.pk, "invisible", "invisible")
-    assert queue.claim(worker="bot-1") == []
+def test_update_moves_the_start_of_a_waiting_task_if_it_is_given(queue, publish):
+    now, later = make_task(queue, key="now"), make_task(queue, "invisible", key="later")
+    done = make_task(queue, "completed", key="done", priority=0)
+    assert publish(queue, key="later", update=True, priority=1).task.status == "invisible"
+    cleared = queue.publish("resize", key="done", update=True, clear_succeeded=True, invisible_for=60)
+    moved = [publish(queue, key=key, update=True, invisible_for=60).task for key in ("now", "later")]
+    for task, updated in zip((now, later, done), (*moved, cleared.task), strict=True):
+        assert (updated.pk, updated.status, fresh(task).status) == (task.pk, "invisible", "invisible")
+    held = make_task(queue, "running", key="held")
+    assert publish(queue, key="held", update=True, invisible_for=600).outcome == "running"
+    assert (fresh(held).status, queue.claim(worker="bot-1")) == ("running", [])
     pass_time(61)
-    assert [claim.task for claim in queue.claim(worker="bot-1")] == [task]
+    assert {now, later, done} <= {claim.task for claim in queue.claim(worker="bot-1", limit=9)}
+    # Due now, or as the queue says.
+    for own, given in ((None, 0), (None, None), (0.0, None)):
+        Queue.objects.update(invisible_for=own)
+        queue.publish("resize", key=f"{own} {given}", invisible_for=600)
+        assert (
+            publish(Queue.objects.get(), key=f"{own} {given}", update=True, invisible_for=given).task.status
+            == "pending"
+        )
 
 
-@pytest.mark.parametrize(("given", "own"), [(0, None), (None, None), (None, 0.0)])
-def test_update_makes_a_waiting_task_due_now_or_as_its_queue_says(given, own):
-    queue = make_queue(invisible_for=own)
-    task = queue.publish("resize", key="k", invisible_for=600).task
-    updated = queue.publish("resize", key="k", update=True, invisible_for=given).task
-    assert updated.status == "pending"
-    assert [claim.task for claim in queue.claim(worker="bot-1")] == [task]
-
-
-def test_update_leaves_the_start_where_it_was_if_it_is_not_given_and_where_a_worker_holds_the_task(queue):
-    hidden, held = queue.publish("resize", key="h", invisible_for=600).task, make_task(queue, "running", key="r")
-    assert queue.publish("resize", key="h", update=True, priority=1).task.status == "invisible"
-    assert queue.publish("resize", key="r", update=True, invisible_for=600).outcome == "running"
-    assert (fresh(hidden).status, fresh(held).status) == ("invisible", "running")
-
-
-def test_update_moves_the_start_of_all_parts_and_of_parts_that_are_added(queue):
-    shared = queue.publish("resize", key="k", worker_count=2).task
-    updated = queue.publish("resize", key="k", update=True, invisible_for=60, worker_count=3).task
+def test_update_of_a_shared_task_changes_all_parts_also_when_they_start_and_leaves_it_enough_workers(queue):
+    shared = queue.publish("resize", key="k", worker_count=2, worker_ids=["a", "b", "c", "d"], timeout=9).task
+    updated = queue.publish("resize", {"image": 8}, key="k", update=True, invisible_for=60, worker_count=3).task
     assert updated.status == "invisible"
     queue.publish("resize", key="k", update=True, worker_count=4)
-    assert [part.status for part in fresh(shared).parts.all()] == ["invisible"] * 4
-    assert queue.claim(worker="bot-1") == []
-    pass_time(61)
-    assert len(queue.claim(worker="bot-1")) == 1
-
-
-def test_task_that_has_ended_runs_again_later_if_it_is_cleared(queue):
-    task = make_task(queue, "completed", key="k")
-    published = queue.publish("resize", key="k", update=True, clear_succeeded=True, invisible_for=60)
-    assert (published.outcome, published.task.status, fresh(task).status) == ("matched", "invisible", "invisible")
-    assert queue.claim(worker="bot-1") == []
-
-
-def test_update_of_a_shared_task_changes_all_parts_and_leaves_it_enough_workers(queue):
-    shared = queue.publish("resize", key="k", worker_count=2, worker_ids=["a", "b", "c"], timeout=9).task
-    queue.publish("resize", {"image": 8}, key="k", update=True)
-    for part in shared.parts.all():
-        assert (part.data, part.worker_ids, part.timeout) == ({"image": 8}, ["a", "b", "c"], 9)
-    with pytest.raises(PublishRefused, match=r"task .* is for 2 workers, but worker_ids names fewer"):
+    for part in fresh(shared).parts.all():
+        assert (part.data, part.worker_ids, part.timeout) == ({"image": 8}, ["a", "b", "c", "d"], 9)
+        assert part.status == "invisible"
+    assert (shared.parts.count(), queue.claim(worker="a")) == (4, [])
+    with pytest.raises(PublishRefused, match=r"task .* is for 4 workers, but worker_ids names fewer"):
         queue.publish("resize", key="k", worker_ids=["a"], update=True)
-    assert fresh(shared).worker_ids == ["a", "b", "c"]
+    pass_time(61)
+    assert len(queue.claim(worker="a")) == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "clear", "outcome"),
-    [
-        ("errored", "clear_failed", "matched"), ("errored", "clear_succeeded", "duplicate"),
-        ("canceled", "clear_failed", "matched"), ("canceled", "clear_succeeded", "duplicate"),
-        ("completed", "clear_failed", "duplicate"), ("completed", "clear_succeeded", "matched"),
-        ("running", "clear_failed", "running"), ("running", "clear_succeeded", "running"),
-    ],
-)  # fmt: skip
-def test_ended_task_runs_again_when_its_records_are_cleared(queue, status, clear, outcome):
-    task = make_task(queue, status, key="k")
-    published = queue.publish("resize", key="k", **{clear: True})
-    assert published.outcome == outcome
-    if outcome == "matched":
-        assert published.task.status == fresh(task).status == "pending"
-        assert claim_one(queue, "maker").attempt == 1
-    else:
-        assert fresh(task).status == status
+def test_ended_task_runs_again_when_its_records_are_cleared(queue):
+    matched = {("errored", "clear_failed"), ("canceled", "clear_failed"), ("completed", "clear_succeeded")}
+    for status, clear in product(("errored", "canceled", "completed", "running"), ("clear_failed", "clear_succeeded")):
+        task = make_task(queue, status, key=f"{status} {clear}")
+        published = queue.publish("resize", key=task.key, **{clear: True})
+        if (status, clear) in matched:
+            assert (published.outcome, published.task.status, fresh(task).status) == ("matched", "pending", "pending")
+            assert claim_one(queue, "maker").attempt == 1
+        else:
+            assert published.outcome == ("running" if status == "running" else "duplicate")
+            assert fresh(task).status == status
 
 
 def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cleared(queue):
@@ -268,22 +234,19 @@ def test_unknown_action_is_refused_unless_programs_elsewhere_serve_the_queue(mon
         queue.publish("anything", known_only=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
+def test_refusal_of_an_unknown_action_names_the_remedies():
+    queue = Queue.objects.create(name="encode")
+    for name, remedy in (
         ("rezise", "did you mean 'resize'?"),
         ("only-here", "it is registered for other queues: special"),
         ("x", "register it with @tasks.action"),
-    ],
-)
-def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
-    queue = Queue.objects.create(name="encode")
-    with pytest.raises(UnknownAction) as refused:
-        queue.publish(name)
-    assert str(refused.value) == (
-        f"no action {name!r} is registered for queue encode; {remedy}; "
-        "if programs elsewhere run it, set actions_elsewhere=True on the queue"
-    )
+    ):
+        with pytest.raises(UnknownAction) as refused:
+            queue.publish(name)
+        assert str(refused.value) == (
+            f"no action {name!r} is registered for queue encode; {remedy}; "
+            "if programs elsewhere run it, set actions_elsewhere=True on the queue"
+        )
     assert not Task.objects.exists()
 
 
@@ -297,22 +260,6 @@ def test_data_that_the_action_does_not_take_is_refused_unless_programs_elsewhere
     assert ours.tasks.count() == 2
 
 
-def test_async_code_publishes_and_claims(queue):
-    async_to_sync(_publish_and_claim)(queue)
-    task = Task.objects.get()
-    assert (task.status, task.result) == ("completed", {"ok": True})
-
-
-async def _publish_and_claim(queue):
-    published = await queue.apublish("a", {"n": 1}, key="k")
-    assert published.outcome == "inserted"
-    assert [each.outcome for each in await queue.apublish_many([{"action": "a", "key": "k"}])] == ["matched"]
-    (claim,) = await queue.aclaim(worker="bot-1")
-    await claim.averify()
-    await claim.aheartbeat()
-    await claim.aresolve({"ok": True})
-
-
 @override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
 def test_attempts_are_those_of_the_message_the_queue_the_action_and_the_setting_in_this_order():
     # The code declares 3 for this action, and none for the other.
@@ -323,15 +270,20 @@ def test_attempts_are_those_of_the_message_the_queue_the_action_and_the_setting_
     assert make_queue("strict", max_attempts=1).publish("break").task.max_attempts is None
 
 
-@pytest.mark.parametrize("status", ["invisible", "pending", "running"])
-def test_task_that_has_not_ended_is_changed_in_what_is_given(queue, status):
-    own = {name: value for name, value in OWN.items() if name not in ("data", "worker_ids")}
-    task = make_task(queue, status, **own)
-    task.change(timeout=None, worker_ids=["bot-2"], heartbeat_interval=1.5)
-    own |= {"timeout": None, "worker_ids": ["bot-2"], "heartbeat_interval": 1.5}
-    assert {name: getattr(fresh(task), name) for name in own} == own
-    async_to_sync(task.achange)(priority=7)
-    assert (task.priority, fresh(task).priority, fresh(task).status) == (7, 7, status)
+def test_task_that_has_not_ended_is_changed_in_what_is_given_and_no_other_one(queue):
+    for status in STATUSES:
+        own = {name: value for name, value in OWN.items() if name not in ("data", "worker_ids")}
+        task = make_task(make_queue(status), status, **own)
+        if status in ("completed", "canceled", "errored"):
+            with pytest.raises(MoveRefused, match=f"is {status}; only a task that has not ended can be changed"):
+                task.change(timeout=3)
+            assert fresh(task).timeout == 30
+            continue
+        task.change(timeout=None, worker_ids=["bot-2"], heartbeat_interval=1.5)
+        own |= {"timeout": None, "worker_ids": ["bot-2"], "heartbeat_interval": 1.5}
+        assert {name: getattr(fresh(task), name) for name in own} == own
+        async_to_sync(task.achange)(priority=7)
+        assert (task.priority, fresh(task).priority, fresh(task).status) == (7, 7, status)
 
 
 def test_holder_follows_a_change_at_its_next_heartbeat(queue):
@@ -350,20 +302,12 @@ def test_holder_follows_a_change_at_its_next_heartbeat(queue):
     assert claim_one(queue, "bot-2").attempt == 1
 
 
-@pytest.mark.parametrize("status", ["completed", "canceled", "errored"])
-def test_ended_task_is_not_changed(queue, status):
-    task = make_task(queue, status)
-    with pytest.raises(MoveRefused, match=f"is {status}; only a task that has not ended can be changed"):
-        task.change(timeout=3)
-    assert fresh(task).timeout is None
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"timeout": 0}, {"worker_ids": "a"}, {"heartbeat_interval": "1"}, {"max_attempts": 0}, {"data": 1}, {"key": "k"}],
-)
-def test_change_that_cannot_be_is_refused(queue, options):
+def test_change_that_cannot_be_is_refused(queue):
     task = make_task(queue, "running")
-    with pytest.raises(TaskError, match=next(iter(options))) as refused:
-        task.change(**options)
-    assert not isinstance(refused.value, PublishRefused)
+    for options in (
+        {"timeout": 0}, {"worker_ids": "a"}, {"heartbeat_interval": "1"}, {"max_attempts": 0}, {"data": 1},
+        {"key": "k"},
+    ):  # fmt: skip
+        with pytest.raises(TaskError, match=next(iter(options))) as refused:
+            task.change(**options)
+        assert not isinstance(refused.value, PublishRefused)

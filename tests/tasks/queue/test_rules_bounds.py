@@ -60,16 +60,6 @@ def test_what_a_holder_says_at_the_end_is_cut(end):
         assert max(lengths(row).values()) <= 8000
 
 
-def test_result_beyond_its_bound_is_refused():
-    queue = make_queue()
-    task = make_task(queue)
-    with pytest.raises(Exception, match="bytes") as refused:
-        claim_one(queue).resolve(HUGE)
-    assert len(str(refused.value)) < 500
-    task.refresh_from_db()
-    assert task.result is None
-
-
 def test_error_of_an_action_is_cut():
     task = make_queue().publish("break", {"message": HUGE[:200_000]}).task
     attempt(task)

@@ -5,9 +5,8 @@ import threading
 import pytest
 from asgiref.sync import async_to_sync
 
-from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, until_some, waiters, with_ready
+from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, with_ready
 from tests.processes import wait_until
-from tests.sizes import PATIENCE
 from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,21 +40,6 @@ def test_only_those_that_wait_for_the_queue_are_woken(queue, quiet):
         quiet.wake()
     assert woken == ["first", "first", "second"]
     assert len(quiet) == 0
-
-
-def test_commit_in_this_process_wakes_one_that_waits(queue):
-    found = []
-
-    def wait():
-        found.append(until_some(lambda: ["task"], queue, 30))
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    wait_until(lambda: len(waiters) == 1)
-    waiters.wake()
-    thread.join(PATIENCE)
-    assert found[0][0] == ["task"]
-    assert len(waiters) == 0
 
 
 def test_async_code_waits_without_a_thread_and_is_woken_by_another(queue):

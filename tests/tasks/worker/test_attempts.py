@@ -23,18 +23,17 @@ pytestmark = pytest.mark.django_db
 
 
 class TestArguments:
-    def test_an_object_comes_as_keyword_arguments(self) -> None:
-        task = ran("resize", {"image": 7})
-        assert (task.state, task.result) == ("completed", {"image": 7, "width": 100})
-
-    @pytest.mark.parametrize(
-        ("data", "expected"), [(None, []), (5, [5]), ("x", ["x"]), ([1, 2], [[1, 2]]), (False, [False])]
-    )
-    def test_anything_else_is_the_one_argument_and_null_is_none(self, data: Any, expected: Any) -> None:
-        assert ran("echo", data).result == expected
-
-    def test_coroutine_functions_are_awaited_and_tuples_are_lists(self) -> None:
-        assert ran("fetch", {"url": "x://y"}).result == ["x://y", 5]
+    def test_an_object_comes_as_keyword_arguments_null_as_none_and_anything_else_as_the_one(self) -> None:
+        given: list[tuple[str, Any, Any]] = [
+            ("resize", {"image": 7}, {"image": 7, "width": 100}),
+            *(("echo", data, [data]) for data in (5, "x", [1, 2], False)), ("echo", None, []),
+            # A coroutine function, which returns a tuple.
+            ("fetch", {"url": "x://y"}, ["x://y", 5]),
+        ]  # fmt: skip
+        made = [make(action, data) for action, data, _ in given]
+        drain(Task)
+        found = Task.objects.in_bulk([task.pk for task in made])
+        assert [found[task.pk].result for task in made] == [result for *_, result in given]
 
     def test_the_context_says_which_attempt_this_is(self) -> None:
         task = make("told", {"more": 1})
@@ -84,26 +83,28 @@ class TestArguments:
             "same": True, "sent": 0,
         }  # fmt: skip
 
-    @pytest.mark.parametrize("returned", [None, {"a": [1]}])
-    def test_what_the_action_writes_into_the_result_is_none(
-        self, monkeypatch: pytest.MonkeyPatch, returned: Any
-    ) -> None:
-        def write(context: Context) -> Any:
-            context.task.result = "mine"
-            return returned
+    def test_what_the_action_writes_into_the_result_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for returned in (None, {"a": [1]}):
 
-        monkeypatch.setitem(registry, "w", {"": RegisteredAction(name="w", function=write, takes_context=True)})
-        assert ran("w").result == returned
+            def write(context: Context, returned: Any = returned) -> Any:
+                context.task.result = "mine"
+                return returned
 
-    def test_arguments_that_do_not_fit_are_an_error_of_the_task(self) -> None:
-        task = ran("resize", {"picture": 7})
-        assert (task.state, report(task).error) == ("pending", "TypeError")
+            monkeypatch.setitem(registry, "w", {"": RegisteredAction(name="w", function=write, takes_context=True)})
+            assert ran("w").result == returned
 
 
 class TestErrors:
     def test_an_error_is_recorded_and_the_task_is_retried_after_the_back_off_of_its_action(self) -> None:
-        task = ran("break")
-        assert (task.state, task.state_failures) == ("pending", 1)
+        made = [make("resize", {"picture": 7}), make("unstorable"), make("break")]
+        drain(Task)
+        for task in made:
+            task.refresh_from_db()
+            assert (task.state, task.state_failures, task.result) == ("pending", 1, None)
+        misfit, unstorable, task = made
+        assert report(misfit).error == "TypeError"
+        no_json = "the result cannot be stored as JSON: Object of type object is not JSON serializable"
+        assert report(unstorable).message == no_json
         assert (report(task).error, report(task).message) == ("tests.testapp.actions.Odd", "no")
         assert 4 <= (task.state_next_attempt - task.state_attempted).total_seconds() <= 40 + CROWDED
 
@@ -141,14 +142,6 @@ class TestErrors:
         task = ran("give-up")
         assert (task.state, report(task).error) == ("errored", "stator.exceptions.Fail")
 
-    def test_a_result_that_is_no_json_is_an_error(self) -> None:
-        task = ran("unstorable")
-        assert (task.state, task.result) == ("pending", None)
-        assert (
-            report(task).message
-            == "the result cannot be stored as JSON: Object of type object is not JSON serializable"
-        )
-
     def test_later_is_no_error_but_ends_with_the_attempts(self) -> None:
         task = make("later")
         assert attempt(task) == Waiting(5, None, "not ripe")
@@ -172,23 +165,25 @@ class TestErrors:
         assert (task.state, task.state_version) == ("errored", 1)
         assert [event.kind for event in history_of(Task, task.pk, "default", 9)] == ["move", *["error"] * 4]
 
-    @pytest.mark.parametrize(
-        ("times", "state", "outcome"),
-        [(0, "completed", "succeeded"), (2, "completed", "succeeded"), (3, "pending", "failed")],
-    )
-    def test_unexpected_errors_are_tried_again_by_the_same_worker_and_counted_in_the_run(
-        self, times: int, state: str, outcome: str
-    ) -> None:
-        task = ran("flaky", {"times": times})
-        run = task.runs.get()
-        assert (task.state, task.state_failures) == (state, int(times == 3))
-        assert examples.seen == ["flaky"] * min(times + 1, 3)
-        assert (run.outcome, run.unexpected_errors, run.result) == (outcome, times, times + 1 if times < 3 else None)
+    def test_unexpected_errors_are_tried_again_by_the_same_worker_and_counted_in_the_run(self) -> None:
+        for times, outcome in ((0, "succeeded"), (2, "succeeded"), (3, "failed")):
+            examples.seen.clear()
+            task = ran("flaky", {"times": times})
+            run = task.runs.get()
+            assert (task.state, task.state_failures) == (("pending", 1) if times == 3 else ("completed", 0))
+            assert examples.seen == ["flaky"] * min(times + 1, 3)
+            assert (run.outcome, run.unexpected_errors, run.result) == (
+                outcome,
+                times,
+                times + 1 if times < 3 else None,
+            )
 
-    @pytest.mark.parametrize(("own", "calls"), [(0, 1), (1, 2), (4, 5), (None, 3)])
-    def test_number_of_retries_of_the_task_replaces_that_of_the_action(self, own: int | None, calls: int) -> None:
-        ran("flaky", {"times": 100}, max_unexpected_retries=own)
-        assert examples.seen == ["flaky"] * calls
+    def test_number_of_retries_of_the_task_replaces_that_of_the_action(self) -> None:
+        for own, calls in ((0, 1), (1, 2), (4, 5), (None, 3)):
+            examples.seen.clear()
+            ran("flaky", {"times": 100}, max_unexpected_retries=own)
+            assert examples.seen == ["flaky"] * calls, own
+            Task.objects.all().delete()
 
     @pytest.mark.parametrize(
         ("action", "data", "own", "timeout"),

@@ -99,9 +99,9 @@ def test_only_what_a_killed_process_had_begun_is_lost(worker_process: Any, naps:
 def test_short_task_that_was_claimed_and_not_begun_is_no_dead_letter_when_its_process_dies(
     worker_process: Any, naps: Naps, action: str
 ) -> None:
-    naps.make(700, action, seconds=0)
+    naps.make(150, action, seconds=0)
     [ends] = naps.make(1, action, ends=True)
-    naps.make(1300, action, seconds=0, priority=200)
+    naps.make(350, action, seconds=0, priority=200)
     with worker_process("tasks.Task", STATOR_LEASE="3", **QUICKLY) as first:
         first.wait()
     with worker_process("tasks.Task", **QUICKLY) as second:
@@ -111,7 +111,7 @@ def test_short_task_that_was_claimed_and_not_begun_is_no_dead_letter_when_its_pr
     assert ends not in unseen
     # Each other thread may be in a call that has not written this down yet.
     assert len(unseen) < (THREADS if action == "nap" else 1)
-    assert len(begun) == len(set(begun)) == 2001 - len(unseen)
+    assert len(begun) == len(set(begun)) == 501 - len(unseen)
 
 
 @pytest.mark.parametrize("action", ["nap", "doze"])

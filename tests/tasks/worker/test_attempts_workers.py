@@ -38,7 +38,9 @@ class TestWorker:
     @pytest.mark.parametrize("action", ["doze", "nap"])
     def test_shorter_timeout_ends_what_runs(self, worker_process: Any, tmp_path: Path, action: str) -> None:
         task = make(action, {"path": str(tmp_path / "begun"), "seconds": 60}, max_attempts=1, heartbeat_interval=0.3)
-        with worker_process("tasks.Task", STATOR_LEASE="3", STATOR_SHUTDOWN_TIMEOUT="2") as worker:
+        # A chore ends what has used its attempts.
+        settings = {"STATOR_LEASE": "3", "STATOR_SCHEDULE_INTERVAL": "0.5", "STATOR_SHUTDOWN_TIMEOUT": "2"}
+        with worker_process("tasks.Task", **settings) as worker:
             wait_until((tmp_path / "begun").exists, message=worker.output)
             task.change(timeout=0.1)
             wait_until(lambda: Task.objects.get().state == "errored", message=worker.output)

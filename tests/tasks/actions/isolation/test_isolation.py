@@ -13,19 +13,15 @@ from django.contrib.auth.models import Group
 
 from stator.extensions.isolation.process import IsolatedProcess
 from stator.extensions.isolation.surroundings import Surroundings
-from stator.models import Report
 from stator.testing import Waiting, attempt, drain
 from tasks.extensions.isolation.calls import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Run, Task
 from tests.processes import wait_until
 from tests.tasks.actions.isolation.making import make, ran
+from tests.tasks.actions.making import report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("databases_of_the_test")]
-
-
-def report(task: Task) -> Report:
-    return Report.objects.get(model_label="tasks.task", object_pk=str(task.pk))
 
 
 def running(source: str, limit: int) -> IsolatedProcess:
@@ -54,27 +50,17 @@ class TestAnswers:
         worker = Run.objects.get().worker
         assert task.result == {"attempt": 1, "mine": True, "task": task.pk, "worker": worker}
 
-    def test_process_itself_marks_that_the_last_attempt_begins(self) -> None:
-        assert ran("raise").begun is None
-        task = ran("raise", max_attempts=1)
-        assert task.begun == Run.objects.get(task=task).token
-
-    def test_coroutine_functions_run_there_too_and_what_they_write_is_kept(self) -> None:
-        task = ran(action="alone-async", data={"name": "written"})
-        assert (task.state, task.result) == ("completed", "written")
-        assert Group.objects.get().name == "written"
-
-    def test_child_that_it_forks_can_be_ended(self) -> None:
-        task = ran(action="child", data=None)
-        assert task.state == "completed", report(task).message
-
-    def test_an_error_comes_back_as_what_it_was(self) -> None:
-        task = ran("raise")
+    def test_an_error_comes_back_as_what_it_was_and_the_process_itself_marks_that_the_last_attempt_begins(self) -> None:
+        task, last = make("raise"), make("raise", max_attempts=1)
+        drain(Task)
+        task.refresh_from_db()
+        last.refresh_from_db()
+        assert (task.begun, last.begun) == (None, Run.objects.get(task=last).token)
         assert (task.state, report(task).error, report(task).message) == (
             "pending", "tests.testapp.actions.Odd", "from afar",
         )  # fmt: skip
-        header, first, *_, last = report(task).traceback.splitlines()
-        assert (header, last) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
+        header, first, *_, end = report(task).traceback.splitlines()
+        assert (header, end) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
         assert "/tests/testapp/actions.py" in first
 
     def test_fail_and_later_mean_there_what_they_mean_here(self) -> None:
@@ -82,20 +68,22 @@ class TestAnswers:
         assert (task.state, report(task).error, report(task).message) == ("errored", "stator.exceptions.Fail", "never")
         assert attempt(make("later")) == Waiting(7, None, "not yet")
 
-    @pytest.mark.parametrize(
-        ("do", "state", "outcome"), [("release", "pending", "released"), ("cancel", "canceled", "canceled")]
-    )
-    def test_it_gives_up_its_task(self, do: str, state: str, outcome: str) -> None:
-        task = ran(do)
-        run = task.runs.get()
-        assert (task.state, run.outcome, run.reason) == (state, outcome, "not here")
-
-    @pytest.mark.parametrize("do", ["print", "program"])
-    def test_what_it_prints_is_not_its_answer(self, do: str) -> None:
-        assert ran(do).state == "completed"
-
-    def test_standard_input_is_empty_for_it_and_for_the_programs_that_it_starts(self) -> None:
-        assert ran(action="alone-reads", data=None).result == ["", "EOFError", ""]
+    def test_each_ends_as_it_would_here_whatever_it_prints_reads_writes_and_forks(self) -> None:
+        asked: dict[str, dict[str, Any]] = {do: {"do": do} for do in ("release", "cancel", "print", "program")}
+        asked |= {"child": {"action": "child", "data": None}, "alone-reads": {"action": "alone-reads", "data": None}}
+        asked["alone-async"] = {"action": "alone-async", "data": {"name": "written"}}
+        made = {name: make(**options) for name, options in asked.items()}
+        drain(Task)
+        ended = {name: Task.objects.get(pk=task.pk) for name, task in made.items()}
+        assert {name: task.state for name, task in ended.items()} == {
+            **dict.fromkeys(ended, "completed"), "release": "pending", "cancel": "canceled",
+        }  # fmt: skip
+        outcomes = [
+            (run.outcome, run.reason) for run in (ended[do].runs.earliest("pk") for do in ("release", "cancel"))
+        ]
+        assert outcomes == [("released", "not here"), ("canceled", "not here")]
+        assert ended["alone-reads"].result == ["", "EOFError", ""]
+        assert ended["alone-async"].result == Group.objects.get().name == "written"
 
     def test_an_action_that_is_gone_is_an_error_with_its_name(self) -> None:
         task = make()
@@ -106,14 +94,15 @@ class TestAnswers:
 
 
 class TestCrashes:
-    @pytest.mark.parametrize(("do", "how"), [("crash", "signal SIGSEGV"), ("fork", "exit code 0")])
-    def test_the_end_of_the_process_is_an_error_of_this_task_alone(self, do: str, how: str) -> None:
-        other = make()
-        task = ran(do)
+    def test_the_end_of_the_process_is_an_error_of_this_task_alone(self) -> None:
+        crashed, forked, other = make("crash"), make("fork"), make()
+        drain(Task)
+        for task, how in ((crashed, "signal SIGSEGV"), (forked, "exit code 0")):
+            task.refresh_from_db()
+            assert (task.state, report(task).error) == ("pending", "tasks.failures.IsolationError")
+            assert report(task).message.startswith(f"the process ended without an answer: {how}")
         other.refresh_from_db()
-        assert (task.state, other.state) == ("pending", "completed")
-        assert report(task).error == "tasks.failures.IsolationError"
-        assert report(task).message.startswith(f"the process ended without an answer: {how}")
+        assert other.state == "completed"
 
     def test_it_may_not_answer_without_end(self) -> None:
         assert "the result has" in report(ran("huge", max_attempts=1)).message
