@@ -64,25 +64,17 @@ def test_canceled_and_requeued_task(queue):
     assert of_primary(other).status == "canceled"
 
 
-def test_pause_and_change_of_a_queue(queue):
+def test_queue_and_schedule_are_paused_run_and_changed(queue):
     queue.pause(claim=True, reason="checks")
     assert (queue.claiming_paused, of_primary(queue).claim_paused) == (True, True)
     queue.resume()
     queue.lease = 7
     queue.save()
     assert (of_primary(queue).claim_paused, of_primary(queue).lease) == (False, 7)
-
-
-def test_schedule(queue):
     copied(Schedule.objects.create(name="report", queue=of_primary(queue), action="report", period=60))
     schedule = Schedule.objects.get()
     assert schedule.run_now()
     schedule.period = 30
     schedule.save()
     assert (of_primary(schedule).asked, of_primary(schedule).period) == (True, 30)
-
-
-def test_instance_belongs_to_the_database_where_it_is_written(queue):
-    copied(queue.publish("a").task)
-    assert (queue._state.db, Task.objects.get()._state.db) == ("default", "default")
-    assert Task.objects.select_related("queue").get().queue._state.db == "default"
+    assert schedule._state.db == Schedule.objects.select_related("queue").get().queue._state.db == "default"

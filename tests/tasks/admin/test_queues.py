@@ -13,7 +13,7 @@ from tasks.extensions.stats.samples import sample
 from tasks.models import Queue
 from tests.stator.making import ago, change
 from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, text_of
-from tests.tasks.making import make_queue, make_task
+from tests.tasks.making import claim_one, make_queue, make_task
 
 pytestmark = pytest.mark.django_db
 
@@ -139,16 +139,12 @@ def test_page_of_a_queue_has_dead_letters_by_error_and_requeues_those_of_one(adm
     asked = admin_client.post(TASKS, {"action": "task_requeue", "_selected_action": chosen})
     assert "2 dead letters will be requeued" in text_of(asked)
     assert "Per minute" in text_of(asked)
-
-
-def test_dead_letters_of_named_workers_are_grouped_without_the_numbers_of_their_errors(admin_client):
-    queue = make_queue("mail", max_attempts=1)
+    # Those of named workers are grouped without the numbers of their errors.
+    other = make_queue("other", max_attempts=1)
     for number in range(2):
-        queue.publish("print", key=f"{number}")
-        [claim] = queue.claim(worker="bot", limit=1)
-        claim.fail(f"no paper in tray {number}: refill it")
-    [group] = admin_client.get(page(queue)).context["queue_dead"]
-    assert len(group.pks) == 2
+        other.publish("print", key=f"{number}")
+        claim_one(other).fail(f"no paper in tray {number}: refill it")
+    assert [len(group.pks) for group in admin_client.get(page(other)).context["queue_dead"]] == [2]
 
 
 def test_list_has_the_errors_of_dead_letters_and_requeues_all_with_one(admin_client):
@@ -194,18 +190,19 @@ def test_page_of_a_queue_charts_its_last_hour(admin_client):
     assert "Tasks that had not ended: 3 now, 3 at most" in text
 
 
-@pytest.mark.parametrize("period", ["day", "month"])
-def test_days_and_months_of_a_queue_are_charted_by_samples(admin_client, period):
+def test_days_and_months_of_a_queue_are_charted_by_samples(admin_client):
     queue = make_queue("flow")
     make_task(queue, key="open")
     make_task(queue, "completed", key="done", priority=-1)
     make_task(queue, "errored", key="dead", priority=-1)
     make_task(make_queue("other"), "completed")
     sample("default")
-    found = flow_of(queue, period)
-    assert (found.ended.total, found.ended.bad, found.waiting.most) == (2, 1, 1)
-    text = text_of(admin_client.get(page(queue), {"period": period}))
-    assert f"The last {period}" in text
-    assert "Tasks that ended: 2 in all" in text
-    assert "1 gave up" in text
-    assert "Tasks that waited for a worker: 1 at most" in text
+    for period in ("day", "month"):
+        found = flow_of(queue, period)
+        assert (found.ended.total, found.ended.bad, found.waiting.most) == (2, 1, 1)
+        text = text_of(admin_client.get(page(queue), {"period": period}))
+        for told in (
+            f"The last {period}", "Tasks that ended: 2 in all", "1 gave up",
+            "Tasks that waited for a worker: 1 at most",
+        ):  # fmt: skip
+            assert told in text

@@ -50,15 +50,6 @@ class TestRunning:
         drain(Task)
         assert examples.calls == ["wrong"]
 
-    def test_with_max_attempts_it_is_tried_again(self) -> None:
-        result = done(examples.second_time.enqueue())
-        assert (result.status, result.attempts, result.finished_at) == (TaskResultStatus.READY, 1, None)
-        assert [error.exception_class for error in result.errors] == [LookupError]
-        advance(31, Task)
-        result = done(result)
-        assert (result.return_value, result.attempts, len(result.errors)) == ("done", 2, 1)
-        assert result.started_at <= result.last_attempted_at <= result.finished_at
-
 
 @pytest.mark.django_db(transaction=True)
 class TestWorkers:

@@ -40,16 +40,17 @@ def test_model_with_dead_letters_or_a_paused_queue_is_not_said_to_need_nobody(qu
     assert codes == ["dead_letters", "queue_paused"]
 
 
-@pytest.mark.parametrize("what", [{"publish": True, "claim": False}, {"publish": False, "claim": True}])
-def test_paused_queue_is_a_problem_with_what_waits_behind_it(queue, what):
+def test_paused_queue_is_a_problem_with_what_waits_behind_it(queue):
     change(queue.publish("mail").task, state_changed=ago(2400))
-    queue.pause(**what, reason="disk is full", author="ada")
-    problem = by_code()["queue_paused"]
-    assert problem.detail == "nightly paused by ada (disk is full)"
-    waits = "; 1 waits, the first for 40 m" if what["claim"] else ""
-    kind = "claiming" if what["claim"] else "publishing"
-    assert problem.sentence.startswith(f"{kind} of a queue is paused{waits}")
-    # What waits is an effect of the pause of claims, and of nothing else.
-    assert ("slow" in by_code()) is not what["claim"]
-    queue.resume(author="ada")
-    assert "queue_paused" not in by_code()
+    for what, told in (
+        ("publish", "publishing of a queue is paused"),
+        ("claim", "claiming of a queue is paused; 1 waits, the first for 40 m"),
+    ):
+        queue.pause(**{what: True}, reason="disk is full", author="ada")
+        problem = by_code()["queue_paused"]
+        assert problem.detail == "nightly paused by ada (disk is full)"
+        assert problem.sentence.startswith(told)
+        # What waits is an effect of the pause of claims, and of nothing else.
+        assert ("slow" in by_code()) is (what == "publish")
+        queue.resume(author="ada")
+        assert "queue_paused" not in by_code()

@@ -61,51 +61,44 @@ class TestSync:
         schedule = Schedule.objects.get()
         assert (schedule.period, schedule.enabled) == (120.0, False)
 
-    def test_schedule_of_a_function_that_is_gone_pauses_and_says_so(self, calls, registry, caplog):
+    def test_schedule_of_a_function_that_is_gone_pauses_and_goes_on_where_a_worker_has_it(
+        self, calls, registry, caplog
+    ):
         declare(calls)
         sync()
         go()
         flush = registry.pop("flush")
+        caplog.set_level("INFO", "tasks.schedules")
+        # A worker with older code starts.
         sync()
-        drain(Schedule)
-        schedule = Schedule.objects.get()
-        assert (schedule.removed, schedule.state, schedule.enabled) == (True, "paused", True)
+        for _ in range(2):
+            drain(Schedule)
+            schedule = Schedule.objects.get()
+            assert (schedule.removed, schedule.state, schedule.enabled) == (True, "paused", True)
         assert [record.names for record in caplog.records if record.msg == "tasks.functions_removed"] == [["flush"]]
         [warning] = check_schedules(databases=["default"])
         assert (warning.id, "no longer has this periodic function" in warning.msg) == ("tasks.W103", True)
         registry["flush"] = flush
-        sync()
-        drain(Schedule)
-        assert row(schedule).state == "waiting"
-
-    def test_worker_that_has_the_function_has_its_schedule_go_on(self, calls, registry, caplog):
-        declare(calls)
-        sync()
-        go()
-        flush = registry.pop("flush")
-        # A worker with older code starts.
-        sync()
-        drain(Schedule)
-        assert Schedule.objects.get().state == "paused"
-        drain(Schedule)
-        assert Schedule.objects.get().removed
-        registry["flush"] = flush
-        caplog.set_level("INFO", "tasks.schedules")
         for _ in range(2):
             go(60)
         schedule = Schedule.objects.get()
         assert (schedule.removed, schedule.state, [index for index, _ in calls]) == (False, "waiting", [0])
         assert [record.names for record in caplog.records if record.msg == "tasks.functions_back"] == [["flush"]]
+        # So has one that starts.
+        registry.pop("flush")
+        sync()
+        drain(Schedule)
+        assert row(schedule).state == "paused"
+        registry["flush"] = flush
+        sync()
+        drain(Schedule)
+        assert row(schedule).state == "waiting"
 
-    def test_schedules_of_people_are_left_alone(self, calls):
+    def test_schedules_of_people_are_left_alone_and_their_names_refused_in_one_line(self, calls):
         queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-        mine = Schedule.objects.create(name="mine", queue=queue, action="act", period=60.0)
+        mine = Schedule.objects.create(name="flush", queue=queue, action="act", period=60.0)
         sync()
         assert not row(mine).removed
-
-    def test_name_that_is_taken_is_refused_in_one_line(self, calls):
-        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-        Schedule.objects.create(name="flush", queue=queue, action="act", period=60.0)
         declare(calls)
         with pytest.raises(ImproperlyConfigured, match=r"^@periodic flush: schedule \d+ has that name"):
             sync()

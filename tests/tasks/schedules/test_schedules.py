@@ -129,14 +129,12 @@ class TestWhatCannotWork:
                 schedule_of(queue, **options)
         assert not Schedule.objects.exists()
 
-    def test_reference_to_no_queue_is_refused_as_such(self, queue):
-        with pytest.raises(ValidationError, match="queue instance with id 0 "):
-            Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
-
-    def test_lease_must_be_shorter_than_the_period(self, queue):
+    def test_lease_must_be_shorter_than_the_period_and_the_queue_must_be_there(self, queue):
         with pytest.raises(ValidationError, match="more than a lease of 10 s "):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
         Schedule(name="a", queue=queue, action="act", period=11.0).full_clean()
+        with pytest.raises(ValidationError, match="queue instance with id 0 "):
+            Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
 
     @pytest.mark.parametrize("hasty", [{"period": 5.0}, {"period": None, "cron": "*/5 * * * * *"}], ids=str)
     def test_period_within_the_lease_is_refused_however_it_is_written(self, queue, hasty):
