@@ -281,10 +281,13 @@ def moved(
     if values is not None and set(values) != set(claim.state.saves):
         own = ", ".join(claim.state.saves) or "nothing"
         raise ValueError(f"{claim.state.name} saves {own}; give values for exactly these, not for {sorted(values)}")
-    target = named_state(claim.operations.model, to)
-    if target not in claim.state.children:
-        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
-    return Moved(target, failure, values)
+    moves = claim.state.moves
+    if type(to) is not str or (known := moves.get(to)) is None:
+        target = named_state(claim.operations.model, to)
+        if target not in claim.state.children:
+            raise ValueError(f"{claim.state.name} has no transition to {target.name}")
+        known = moves[target.name] = Moved(target)
+    return Moved(known.to, failure, values)
 
 
 def longest_lease(model: type[Model], *, using: str | None = None) -> float:

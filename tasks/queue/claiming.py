@@ -86,7 +86,8 @@ def _claim_at_once(
         using=any_queue.using,
     )
     for each in found:
-        each.instance.queue = known
+        # Assigning ``queue`` would call the routers of the databases. Nothing else is cached for a claimed task.
+        each.instance._state.fields_cache = {"queue": known}
     if found and not seen:
         queue.note_worker(worker)
     return [TaskClaim(each, worker) for each in sorted(found, key=_place_in_line)]
