@@ -268,10 +268,38 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 def run_edges_of(name):
-    """The modules of ours that one imports, but for what is for type checkers only, which is at its top."""
+    """The modules of ours that one imports, but for what is for type checkers only."""
+    return {edge for edge in edges_of(run_tree_of(name)) if edge in WHOLE_NAMES} - {name}
+
+
+def run_tree_of(name):
+    """A module without what is for type checkers only, which is at its top."""
     body = tree_of(WHOLE_NAMES[name]).body
-    run = [node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
-    return {edge for edge in edges_of(ast.Module(run, [])) if edge in WHOLE_NAMES} - {name}
+    return ast.Module([n for n in body if not (isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")], [])
+
+
+# Django makes these generic itself. Of its other classes, a package does that which few projects have.
+GENERIC = {"QuerySet", "Manager"}
+
+
+@each(WHOLE_NAMES)
+def test_no_other_class_of_django_gets_parameters_at_run_time(name):
+    found = [f"{ast.unparse(node)} in line {node.lineno}" for node in django_classes_with_parameters(run_tree_of(name))]
+    assert not found, f"put these into quotes: {', '.join(found)}"
+
+
+def django_classes_with_parameters(tree):
+    """Yield where a class of Django gets parameters, but for the types of local names, which are never evaluated."""
+    inside = [node for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+              for node in ast.walk(each) if isinstance(node, ast.AnnAssign)]  # fmt: skip
+    local = {id(part) for node in inside for part in ast.walk(node.annotation)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = {alias.asname or alias.name for node in imports if top_of(node.module) == "django" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and id(node) not in local:
+            names = ast.unparse(node.value).split(".")
+            if names[0] in ours and names[-1][:1].isupper() and names[-1] not in GENERIC:
+                yield node
 
 
 # Only these ask which vendor a database is of; the others ask for a capability.
