@@ -271,7 +271,7 @@ class StatorModel(models.Model):
         """Reset the framework's columns of a copied instance before it is inserted."""
         values = self.__dict__
         if values.get("_loaded_state") is not None:
-            values["state_changed"] = self._meta.get_field("state_changed").get_default()  # type: ignore[union-attr]
+            values["state_changed"] = field_of(type(self), "state_changed").get_default()
             values.update(BEGUN)
         values.update(UNCOUNTED)
         values.pop("stator", None)

@@ -81,7 +81,7 @@ class Statement:
         whole = [cls(part) if isinstance(part, str) else part for part in parts]
         return cls("".join(part.text for part in whole), tuple(param for part in whole for param in part.params))
 
-    def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[object]:
+    def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[Any]:
         """Return all parameters, with these values in their places."""
         return [
             _prepared(param.field, values[param.name], connection) if type(param) is Placeholder else param

@@ -1,7 +1,7 @@
 """The fields that a state ``saves``, with the values of each outcome."""
 
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Self
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -36,7 +36,7 @@ class SavedFields(Effect):
         if compiler is None:
             [(_, outcome)] = act.ended
             return Part(changes=outcome.values)
-        fields = [compiler.field(name) for name in cast("Iterable[str]", answer)]
+        fields = [compiler.field(name) for name in act.saves]
         kinds = [VALUES.format(n=n, kind=compiler.cast_of(field)) for n, field in enumerate(fields)]
         assigned = [
             ASSIGNED.format(n=n, column=compiler.column_of(field), table=compiler.table)

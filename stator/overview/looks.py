@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from django.db import DatabaseError, connections
 from django.db.models import Model
@@ -44,7 +44,7 @@ class Looks:
         Only a database that cannot be used any more ends the looks at all of them.
         """
         if model._meta.label_lower in self.unread:
-            return cast(Result, otherwise)
+            return otherwise
         try:
             with self.limits():
                 return look()
@@ -60,7 +60,7 @@ class Looks:
                 self.unread[model._meta.label_lower] = self._problem(model, said, remedy="tell the developers")
             else:
                 raise
-            return cast(Result, otherwise)
+            return otherwise
 
     def of(self, name: str, *given: object, otherwise: object) -> Any:
         """Return what the reading with a name finds; ``otherwise`` also if no extension has it."""

@@ -97,7 +97,7 @@ def _with_records(owner: type[Model], using: str, keys: Keys, *, unmarked: bool 
     statement = _statements.get(shape, lambda: _looking(using, tables, len(few)))
     values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
     with connection.cursor() as cursor:
-        cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
+        cursor.execute(statement.text, statement.bind(connection, values))
         return [table for table, found in zip(tables, cursor.fetchone(), strict=True) if found]
 
 

@@ -51,7 +51,7 @@ def send(statement: Statement, using: str, values: Mapping[str, object]) -> None
     """Send a statement that returns nothing."""
     connection = connections[using]
     with connection.cursor() as cursor:
-        cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
+        cursor.execute(statement.text, statement.bind(connection, values))
 
 
 def conflict_target(using: str, *names: str) -> list[str] | None:
