@@ -91,7 +91,7 @@ def claim(
 
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
-    operations, pick, found = _operations(model, using, worker), pick or _in_turn, list[Claim]()
+    operations, pick, claimed = _operations(model, using, worker), pick or _in_turn, list[Claim]()
     conditions = operations.conditions.for_program(operations)
     states, where = conditions.states(operations.automatic), conditions.rows()
     until = operations.settings.LEASE if lease is None else lease
@@ -108,12 +108,12 @@ def claim(
         )
         try:
             with nullcontext() if part.part is None else part.locks.spared(CLAIM):
-                found += complete(_claim(part, lock, until, first, then))
+                claimed += complete(_claim(part, lock, until, first, then))
         except IntegrityError:
             # The claims in other parts are committed.
-            if not found:
+            if not claimed:
                 raise
-    return found
+    return claimed
 
 
 def claim_at_once(

@@ -72,22 +72,22 @@ def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
     return Answer(data, [line for one in reasons for line in with_remedy(f"{one.code}: {one.sentence}", one.remedy)])
 
 
-def _in_each_schema(model: type[StatorModel], pk: object, found: list[Scope]) -> Answer:
+def _in_each_schema(model: type[StatorModel], pk: object, scopes: list[Scope]) -> Answer:
     """Return the reasons in each schema that has an object with this key, of the first ones."""
-    if not found:
+    if not scopes:
         data = {"model": model._meta.label, "pk": shown_key(pk), "found_in": [], "schemas": []}
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     answers, lines = list[Figures](), list[str]()
-    for scope in found[:MAX_OBJECTS]:
+    for scope in scopes[:MAX_OBJECTS]:
         with scope.enter():
             answer = _answer(model, pk, scope.alias)
         answers.append({"schema": scope.path, **answer.data})
         lines += [f"In {scope.path}:", *answer.lines]
-    if further := [scope.path for scope in found[MAX_OBJECTS:]]:
+    if further := [scope.path for scope in scopes[MAX_OBJECTS:]]:
         lines.append(
             f"{counted(len(further), 'further schema')} with this key; choose one by --schema: {named(further)}"
         )
-    names = [scope.path for scope in found]
+    names = [scope.path for scope in scopes]
     return Answer({"model": model._meta.label, "pk": shown_key(pk), "found_in": names, "schemas": answers}, lines)
 
 

@@ -44,15 +44,15 @@ def run(options: Options) -> Answer:
     if works_in_schemas(options["database"] or DEFAULT_DB_ALIAS):
         return _in_schemas(options)
     known = surveys(models_of(options["labels"]), options["database"])
-    found = [figures for each in known for figures in _figures_in(each)]
+    models = [figures for each in known for figures in _figures_in(each)]
     standing = problems(known)
     workers = [worker for each in known for worker in reported(each.workers)]
     # Models without objects, unless asked for by name, would only push the other models off the screen.
     listed = [
-        figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
+        figures for figures in models if options["labels"] or any(figures["states"].values()) or figures["unknown"]
     ]
-    left = [f"{counted(len(found) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(found))
-    times = [line for figures in found for line in _times_in_states(figures)] if options["labels"] else []
+    left = [f"{counted(len(models) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(models))
+    times = [line for figures in models for line in _times_in_states(figures)] if options["labels"] else []
     own = [problem for each in known for one in each.models.values() for problem in one.own]
     named_only = [problem for problem in own if problem.code == "named_only"]
     lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
@@ -69,7 +69,7 @@ def run(options: Options) -> Answer:
         lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
     lines += [line for each in known for line in lines_of_progress(each.workers)]
     data = {
-        "models": found, "workers": workers, "troubles": [one.as_dict() for one in standing],
+        "models": models, "workers": workers, "troubles": [one.as_dict() for one in standing],
         "deleted": [
             {
                 "model": one.label, "count": one.count, "retention": one.retention.name, "of": one.retention.of,

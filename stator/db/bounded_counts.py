@@ -59,8 +59,8 @@ def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
 
 def tally(using: str, *asked: Question) -> list[Answer]:
     """Return the answer to each question; one statement for all, or for each ``AT_ONCE`` kinds."""
-    found: list[Answer] = [defaultdict(list) for _ in asked]
-    places = [(answer, kind) for answer, parts in zip(found, asked, strict=True) for kind in range(len(parts))]
+    answers: list[Answer] = [defaultdict(list) for _ in asked]
+    places = [(answer, kind) for answer, parts in zip(answers, asked, strict=True) for kind in range(len(parts))]
     parts = [part for each in asked for part in each]
     with connections[using].cursor() as cursor:
         for first in range(0, len(parts), AT_ONCE):
@@ -72,7 +72,7 @@ def tally(using: str, *asked: Question) -> list[Answer]:
                 answer, kind = places[number]
                 since = None if waited is None else seconds_of(waited)
                 answer[kind].append(Tally(value, count, seconds_of(oldest), since, int(late), int(flagged)))
-    return found
+    return answers
 
 
 def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None) -> Kind:

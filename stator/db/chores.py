@@ -184,13 +184,13 @@ def deleted_at_once(model: type[Model], limit: int) -> int:
     return min(limit, HEARD_AT_ONCE) if _is_heard(model, set()) else limit
 
 
-def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
+def _is_heard(model: type[Model], asked: set[type[Model]]) -> bool:
     """Return whether receivers listen for deletions of a model or of rows deleted with it."""
-    seen.add(model)
+    asked.add(model)
     if signals.pre_delete.has_listeners(model) or signals.post_delete.has_listeners(model):
         return True
     related = {relation.related_model for relation in get_candidate_relations_to_delete(model._meta)}
-    return any(_is_heard(each, seen) for each in related - seen if each)
+    return any(_is_heard(each, asked) for each in related - asked if each)
 
 
 def _resting(operations: Operations, rows: QuerySet[Model], state: State) -> QuerySet[Model]:

@@ -274,11 +274,11 @@ def read_again(stores: "Sequence[Operations]", signs: Mapping[type[StoredConditi
     ``signs``: the poll's answers to :meth:`StoredCondition.asked`.
     """
     changed = False
-    for kind, seen in signs.items():
+    for kind, sign in signs.items():
         own = [each for store in stores for each in store.conditions.stored if type(each) is kind]
-        if any(each.sign != seen for each in own):
+        if any(each.sign != sign for each in own):
             # Zero: there is nothing to read.
-            read = _read(kind, stores[0]) if seen else []
+            read = _read(kind, stores[0]) if sign else []
             taken = [each.take(read) for each in own]
             changed |= any(taken)
     return changed

@@ -94,16 +94,16 @@ class MysqlTransactions(transactions.Transactions):
 
     def _locked_in_order(self, rows: QuerySet[Model], limit: int) -> list[Pk]:
         locked: list[Pk] = []
-        seen: list[Pk] = []
+        tried: list[Pk] = []
         while len(locked) < limit:
-            others = rows.exclude(pk__in=seen) if seen else rows
+            others = rows.exclude(pk__in=tried) if tried else rows
             # More than wanted, because other workers find the same rows at the same time.
-            found = list(others.values_list("pk", flat=True)[: limit + SPARE])
-            if not found:
+            pks = list(others.values_list("pk", flat=True)[: limit + SPARE])
+            if not pks:
                 break
-            seen += found
-            while found and (wanted := limit - len(locked)) > 0:
-                first, found = found[:wanted], found[wanted:]
+            tried += pks
+            while pks and (wanted := limit - len(locked)) > 0:
+                first, pks = pks[:wanted], pks[wanted:]
                 mine = set(self._locked(rows.filter(pk__in=first).order_by("pk"), wanted))
                 locked += [pk for pk in first if pk in mine]
         return locked

@@ -90,7 +90,7 @@ def prune(alias: str, limit: int, counts: Counter[tuple[str, str]] | None = None
     Also deletes rows of workers and pauses that ended long ago. Partitioned tables lose whole partitions, but not here.
     ``counts``: the numbers are added to it, by the label of the table and what ends its rows.
     """
-    found = Counter[tuple[str, str]]()
+    deleted = Counter[tuple[str, str]]()
     ages = _with_own(ages)
     for table in RECORD_TABLES:
         if not table.aged or ends_in_parts(table.model, alias):
@@ -99,13 +99,13 @@ def prune(alias: str, limit: int, counts: Counter[tuple[str, str]] | None = None
         lookups = {f"{table.aged}__lt": columns.after(-ages[table.kept])}
         old = list(rows.filter(**lookups).values_list("pk", flat=True)[:limit])
         if old:
-            found[table.model._meta.label_lower, table.kept] = rows.filter(pk__in=old).delete()[0]
+            deleted[table.model._meta.label_lower, table.kept] = rows.filter(pk__in=old).delete()[0]
     for table in RECORD_TABLES:
         if table.sweep:
-            found[table.model._meta.label_lower, table.kept] = sweep_of(table).part(alias, limit, ages[table.kept])
+            deleted[table.model._meta.label_lower, table.kept] = sweep_of(table).part(alias, limit, ages[table.kept])
     if counts is not None:
-        counts += +found
-    return found.total()
+        counts += +deleted
+    return deleted.total()
 
 
 def prune_all(alias: str, limit: int, **ages: float) -> int:

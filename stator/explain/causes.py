@@ -67,15 +67,15 @@ def free_in(one: Surveyed, label: str, condition: str, states: Iterable[str] = (
 # Workers
 
 
-def no_worker(found: Survey) -> Iterator[Problem]:
+def no_worker(survey: Survey) -> Iterator[Problem]:
     """Find models that no live worker serves; without any worker, they are one problem.
 
     None if the database takes no writes: a worker that is started ends at once.
     """
-    if found.refusal:
+    if survey.refusal:
         return
-    served = [one for one in found.models.values() if one.live]
-    needing = [one for one in found.models.values() if one.needs_worker]
+    served = [one for one in survey.models.values() if one.live]
+    needing = [one for one in survey.models.values() if one.needs_worker]
     if len(needing) > 1 and not served:
         yield _no_worker_at_all(needing)
     else:
@@ -115,28 +115,28 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
         yield about(one, sentence, remedy=remedy, command="manage.py stator doctor")
 
 
-def read_only(found: Survey) -> Iterator[Problem]:
+def read_only(survey: Survey) -> Iterator[Problem]:
     """Find that the database takes no writes."""
-    if found.refusal:
-        sentence, _, remedy = found.refusal.partition("; ")
+    if survey.refusal:
+        sentence, _, remedy = survey.refusal.partition("; ")
         yield Problem(
             "", f"{sentence}: no object moves, and runstator exits with 75", remedy=remedy,
-            where=f"database {found.using!r}",
+            where=f"database {survey.using!r}",
         )  # fmt: skip
 
 
-def unread(found: Survey) -> Iterable[Problem]:
+def unread(survey: Survey) -> Iterable[Problem]:
     """Return why not everything could be read, each reason once."""
-    return {id(problem): problem for problem in found.unread.values()}.values()
+    return {id(problem): problem for problem in survey.unread.values()}.values()
 
 
-def silent_workers(found: Survey) -> Iterator[Problem]:
+def silent_workers(survey: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
-    for process in found.workers.missed:
+    for process in survey.workers.missed:
         counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=itemgetter(0)), itemgetter(0))}
-        crews = {label: found.models[label].crew for label in counts}
+        crews = {label: survey.models[label].crew for label in counts}
         alone = any(crew.is_missing for crew in crews.values())
-        held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
+        held = ", ".join(f"{len(runs):,} of {survey.models[label].label}" for label, runs in counts.items())
         actions = tuple(
             AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
             for label, runs in counts.items()
@@ -146,18 +146,18 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
         yield Problem(
             "", f"{process.worker.host}, process {process.worker.pid}, is {process.silence}; it "
             f"holds {counted(len(process.runs), 'object')} ({held}), {_taken_over(process, crews.values())}",
-            {"worker": process.worker.pk, "models": [found.models[label].label for label in counts]},
+            {"worker": process.worker.pk, "models": [survey.models[label].label for label in counts]},
             where=f"worker {process.worker.pk}", count=len(process.runs), since=process.heard,
             remedy=f"Make sure that the process is gone{f', then {START}' if alone else ''}.", actions=actions,
             command="manage.py runstator" if alone
-            else f"manage.py stator unlock {found.models[label].label} {keys}",
+            else f"manage.py stator unlock {survey.models[label].label} {keys}",
         )  # fmt: skip
 
 
-def deaf_workers(found: Survey) -> Iterator[Problem]:
+def deaf_workers(survey: Survey) -> Iterator[Problem]:
     """Find live workers that receive no notifications."""
     interval = span(load_settings().POLL_INTERVAL)
-    for process in found.workers.processes:
+    for process in survey.workers.processes:
         if process.status == "alive" and process.deaf:
             yield Problem(
                 "", f"{process.worker.host}, process {process.worker.pid}, receives no notifications, so it finds new "
@@ -168,10 +168,10 @@ def deaf_workers(found: Survey) -> Iterator[Problem]:
             )  # fmt: skip
 
 
-def same_names(found: Survey) -> Iterator[Problem]:
+def same_names(survey: Survey) -> Iterator[Problem]:
     """Find live workers that share a name."""
     named = defaultdict(list)
-    for process in found.workers.processes:
+    for process in survey.workers.processes:
         # A process that another one has replaced is not heard of any more in a moment.
         if process.status == "alive" and process.worker.name and not process.ending:
             named[process.worker.name].append(process.worker)
@@ -191,11 +191,11 @@ def _taken_over(process: WorkerStatus, crews: Iterable[Crew]) -> str:
     return min(crews, key=lambda crew: crew.live).takes_over(left, span(left))
 
 
-def late_leases(found: Survey) -> Iterator[Problem]:
+def late_leases(survey: Survey) -> Iterator[Problem]:
     """Find leases that ran out and that nobody has taken over."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
-    orphaned = found.workers.orphaned
-    for label, one in found.models.items():
+    orphaned = survey.workers.orphaned
+    for label, one in survey.models.items():
         free = [held for held in one.depths.held if (label, held.pk) not in orphaned]
         # Without a live worker nobody takes them over; a worker that has just started has not had the time.
         late = [held for held in free if (one.crew.fault(held.late) if one.live else held.late) > patience]

@@ -221,7 +221,7 @@ def _named(field: StateField) -> dict[str, str]:
 def _changes(label: str, former: Field, field: StateField) -> list[RowOperation]:
     """Return what is to be done to rows of a model whose migrations know ``former``: for values that go or change."""
     graph, name = field.graph, label.partition(".")[2]
-    found: list[RowOperation] = []
+    operations: list[RowOperation] = []
     for value, said in sorted(former.flatchoices, key=str):
         # Migrations record the names of states. The labels of another field may be anything.
         heir = graph.states.get(str(said)) or graph.renames.get(str(said)) or graph.renames.get(str(value))
@@ -232,13 +232,13 @@ def _changes(label: str, former: Field, field: StateField) -> list[RowOperation]
                 f"the one would become rows of the other. Give {now.name} a value that no state had."
             )
         if now is None and heir is not None:
-            found.append(RenameState(name, value, heir.value, **_named(field)))
+            operations.append(RenameState(name, value, heir.value, **_named(field)))
         elif now is None and value is not None:
-            found.append(RemapState(name, value, None, **_named(field)))
+            operations.append(RemapState(name, value, None, **_named(field)))
         elif now is not None and now._declared["renamed_from"] == said:
             # Rows have its value. Pauses have its name.
-            found.append(RenameState(name, str(said), now.name, **_named(field)))
-    return found
+            operations.append(RenameState(name, str(said), now.name, **_named(field)))
+    return operations
 
 
 def _is_of_mixin(operation: Operation, former: ModelState, state: set[str]) -> bool:

@@ -161,7 +161,7 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
     """
     served, scopes, left_out = _find(list(models), using)
     models_in: dict[Scope, list[Any]] = {scope: list(tables) for scope, tables in scopes.items()}
-    found = {scope: {model._meta.label: SchemaFigures() for model in there} for scope, there in models_in.items()}
+    figures = {scope: {model._meta.label: SchemaFigures() for model in there} for scope, there in models_in.items()}
     workers, suspect, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
     for alias in {scope.alias for scope in scopes}:
         group = {scope: tables for scope, tables in scopes.items() if scope.alias == alias}
@@ -173,9 +173,9 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
                 workers[scope], is_suspect, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
                 suspect |= {scope} if is_suspect else set()
                 for at, model in enumerate(kinds):
-                    found[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
+                    figures[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
     alone = [scope for scope, live in workers.items() if not live]
-    return InSchemas(served, found, alone, models_in, suspect, left_out, filled)
+    return InSchemas(served, figures, alone, models_in, suspect, left_out, filled)
 
 
 def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":

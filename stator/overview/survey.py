@@ -50,18 +50,18 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     readable = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
     counted = looks.together(partial(counts, readable)) or {}
     depths_of = {label: _depths(rows, lacks, looks, counted.get(label)) for label, rows in rows_of.items()}
-    people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held), looks)
-    failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
+    people = workers_holding(using, ((label, one) for label, depths in depths_of.items() for one in depths.held), looks)
+    failing = [label for label, depths in depths_of.items() if depths.failing or depths.quarantined]
     known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
-    found_groups, older = read("groups", using, known, failing, looks, otherwise=([], False))
+    groups, older = read("groups", using, known, failing, looks, otherwise=([], False))
     fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
-    behind = [label for label, found in depths_of.items() if found.is_behind]
+    behind = [label for label, depths in depths_of.items() if depths.is_behind]
     pace_of: dict[str, Pace] = looks.of("paces", behind, otherwise={})
     said = {label: [kind.said(label, read) for kind, read in stored.items()] for label in rows_of}
-    found = {
+    surveyed = {
         label: Surveyed(
             rows.model, using, depths_of[label], people.crew(label),
-            [group for group in found_groups if group.label == label], fleet.versions(rows.model),
+            [group for group in groups if group.label == label], fleet.versions(rows.model),
             fleet.knowing(rows.model),
             {
                 kind.code: looks.at(rows.model, partial(kind.reads, rows, depths_of[label]), [])
@@ -82,18 +82,18 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "")
     for kind in KINDS:
         if kind.covers is not None:
-            for one in found.values():
+            for one in surveyed.values():
                 one.covered.update(kind.covers(one))
         if kind.tells is not None:
-            for one in found.values():
+            for one in surveyed.values():
                 one.told.update(kind.tells(one))
-    made = Survey(using, found, people, found_groups, older, looks.unread, refusal)
+    made = Survey(using, surveyed, people, groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
-            found[kind.model].own.append(problem)
+            surveyed[kind.model].own.append(problem)
     for kind in reading_kinds():
         for label in sorted(made.readable):
-            one = found[label]
+            one = surveyed[label]
             one.own.extend(looks.at(one.model, partial(kind.read_in, one), []))
     return made
 

@@ -60,11 +60,11 @@ def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
 
     Rows of ended workers are deleted after a day, and then their processes are not known any more.
     """
-    those = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
-    marked = those.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
-    found = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MAX_WORKERS])
-    ends = exits_in((host, it) for _, _, host, it, _ in found)
-    return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in found if own}
+    workers = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
+    marked = workers.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
+    rows = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MAX_WORKERS])
+    ends = exits_in((host, it) for _, _, host, it, _ in rows)
+    return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in rows if own}
 
 
 _replaced: dict[str, int] = {}

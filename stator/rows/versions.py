@@ -132,20 +132,20 @@ def compared(versions: Collection[Version], what: str, how: str = "") -> str:
 
     ``what``: as in "2 versions of its graph run"; ``how``: as in "new differs in options or transitions".
     """
-    found = [version for version in versions if version.processes]
-    if len(found) < 2:
+    running = [version for version in versions if version.processes]
+    if len(running) < 2:
         return ""
-    published = [version.names for version in found if version.names is not None]
+    published = [version.names for version in running if version.names is not None]
     common = set(published[0]).intersection(*published[1:]) if published else set()
     some = {name for names in published for name in names} - common
     # Those that know something come first: the others lack it.
-    by_names = sorted(found, key=lambda version: version.names is None or not some.intersection(version.names))
-    those = "that" if len(some) == 1 else "none of these"
-    parts = [f"{listed(version.processes)}{_known(version, some, those)}" for version in by_names]
+    by_names = sorted(running, key=lambda version: version.names is None or not some.intersection(version.names))
+    none = "that" if len(some) == 1 else "none of these"
+    parts = [f"{listed(version.processes)}{_known(version, some, none)}" for version in by_names]
     effect = "so a process leaves alone what only others know" if some else "so objects are treated by either"
     if changed := sorted(name for name in common if len({names[name] for names in published}) > 1):
         parts.append(f"{listed(changed)} differ{'s' if len(changed) == 1 else ''} {how}".rstrip())
-    return f"{len(found)} {what}, {effect}: {'; '.join(parts)}."
+    return f"{len(running)} {what}, {effect}: {'; '.join(parts)}."
 
 
 def _known(version: Version, some: set[str], none: str) -> str:

@@ -150,21 +150,21 @@ class Attempts:
         Used while all threads are busy. A claim that finds none may have read all ready rows, so the next one has to
         wait.
         """
-        label, worker_id, found = operations.label, operations.worker_id, list[Claim]()
+        label, worker_id, claims = operations.label, operations.worker_id, list[Claim]()
         threads, now = self._room.call_threads.get(label), time.monotonic()
         # Short calls free a thread sooner than such a claim would have read all ready rows.
         if not threads or self._room.are_short(label, False) or now < self._rests_until.get(label, 0.0):
-            yield 0, found
+            yield 0, claims
             return
         room = self._room.rows(label, True, 1, sum(map(len, self._ahead.values())), without_threads=True)
         if not room or not threads.spare(worker_id, True):
-            yield 0, found
+            yield 0, claims
             return
         try:
-            yield room, found
+            yield room, claims
         finally:
             threads.spare(worker_id, False)
-            if not found:
+            if not claims:
                 took = time.monotonic() - now
                 self._rests_until[label] = now + max(self.settings.POLL_INTERVAL, REST * took)
 

@@ -169,10 +169,10 @@ def published_by(worker: object) -> dict[str, object]:
     columns = {operations.label: operations.state_field for operations in getattr(worker, "kinds", ())}
     graphs = {label: column.declared for label, column in columns.items()}
     left = {label: column.left for label, column in columns.items()}
-    found = (graphs_published(graphs, left) if graphs else {}) | replaced()
+    published = (graphs_published(graphs, left) if graphs else {}) | replaced()
     listeners = getattr(worker, "listeners", ())
     if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:
-        found["deaf"] = deaf
+        published["deaf"] = deaf
     for receiver, answer in send_contained(on_heartbeat, worker):
         if answer is None or isinstance(answer, Exception):
             # Django logs the exception.
@@ -185,12 +185,12 @@ def published_by(worker: object) -> dict[str, object]:
         except (TypeError, ValueError):
             size = PUBLISHED + 1
         if isinstance(answer, dict) and size <= PUBLISHED:
-            found |= answer
+            published |= answer
         else:
             name = getattr(receiver, "__qualname__", repr(receiver))
             remedy = f"return a dictionary of at most {PUBLISHED:,} characters of JSON"
             logger.warning("stator.not_published", extra={"receiver": name, "remedy": remedy})
-    return found
+    return published
 
 
 def _exists(pid: int) -> bool:

@@ -285,20 +285,20 @@ class Scheduler:
         passed = self._passed.get(scope, float("-inf"))
         return time.monotonic() - passed >= self._settings.SCHEDULE_INTERVAL
 
-    async def _do(self, operations: Operations, found: Work) -> None:
-        if found.past:
+    async def _do(self, operations: Operations, work: Work) -> None:
+        if work.past:
             # First, so that a row past its deadline is not attempted.
             await self._perform(TIME_OUT, operations)
-        if found.due:
+        if work.due:
             await self._perform(MARK_READY, operations)
-        reaped = found.expired and self._may_reap(operations)
+        reaped = work.expired and self._may_reap(operations)
         if reaped:
             await self._perform(REAP, operations)
         for lane in self._lanes:
             if lane.operations is operations:
-                lane.hungry = lane.hungry or found.ready or found.due
-                lane.crashed = lane.crashed or found.crashed or reaped
-                lane.suspect = lane.suspect or found.suspect
+                lane.hungry = lane.hungry or work.ready or work.due
+                lane.crashed = lane.crashed or work.crashed or reaped
+                lane.suspect = lane.suspect or work.suspect
                 lane.more_suspects = lane.more_suspects or reaped
 
     async def _perform(self, duty: Duty, operations: Operations) -> None:

@@ -332,7 +332,7 @@ def _send(
         return found
     # Not by ``fetch``, with which a worker waits for a lock only a moment: the step's call would be repeated.
     with connection.cursor() as cursor:
-        cursor.execute(statement.text, params)  # type: ignore[arg-type]
+        cursor.execute(statement.text, params)
         return list(cursor.fetchall())
 
 
