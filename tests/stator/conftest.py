@@ -4,18 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.db import connection, transaction
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_worker_id
 from stator.scopes import Scope
+from tests.emptying import empty
 from tests.stator.making import LEASED, put, raw
 from tests.testapp.basic import Author, DeedGraph, Page
-
-# Filled by migrate; everything else begins empty.
-KEPT = {"django_content_type", "auth_permission"}
 
 
 @pytest.fixture
@@ -26,14 +22,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[
     """
     with django_db_blocker.unblock():
         yield
-        with connection.constraint_checks_disabled(), transaction.atomic(), connection.cursor() as cursor:
-            for table in sorted(_tables() - KEPT):
-                cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")
-
-
-def _tables() -> set[str]:
-    models = apps.get_models(include_auto_created=True)
-    return {model._meta.db_table for model in models if model._meta.managed and not model._meta.proxy}
+        empty("default")
 
 
 @pytest.fixture

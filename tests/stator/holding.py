@@ -5,7 +5,6 @@ from tests.stator.making import claim_all, operations_of, raw
 
 
 def framework(instance):
-    """The framework's columns of an object's row."""
     return raw(type(instance)).values("state", *sorted(FRAMEWORK_COLUMNS)).get(pk=instance.pk)
 
 

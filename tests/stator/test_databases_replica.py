@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from stator.models import History, Pause
 from tests.stator.making import ago, put, raw
 from tests.testapp.operators import Parcel
-from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 
@@ -77,20 +76,6 @@ def test_move_by_hand_of_an_instance_that_the_replica_answered(replica):
     assert (parcel.state, of_primary(Parcel).state, of_primary(Parcel).state_version) == ("sent", "sent", 1)
     assert History.objects.using("default").get().actor == "ann"
     assert raw(Parcel, "other").get().state == "packed"
-
-
-def test_assigned_state_and_watched_field(replica):
-    both(Site)
-    replica()
-    site = read(Site)
-    site.state = "serving"
-    site.save()
-    site = of_primary(Site)
-    site = Site.objects.get()
-    site.state = site._loaded_state = "serving"
-    site.domain = "b"
-    site.save()
-    assert (of_primary(Site).state, of_primary(Site).domain) == ("checking", "b")
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,6 @@ def test_rows_are_moved_by_hand_in_every_manner(model, make):
 
 
 class Elsewhere:
-    """Writes one model in the other database."""
-
     def db_for_read(self, model, **hints):
         return "other" if model is UuidKeyed else None
 

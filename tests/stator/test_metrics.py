@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from stator.exceptions import EventRefused
@@ -41,11 +42,7 @@ class TestMetrics:
         put(Parcel, state="sent", state_ready=False)
         found = figures(client)
         of = '{model="testapp.parcel"}'
-        assert {name: found[f"{name}{of}"] for name in ("stator_ready", "stator_stuck", "stator_quarantined")} == {
-            "stator_ready": 1,
-            "stator_stuck": 1,
-            "stator_quarantined": 1,
-        }
+        assert {found[f"{name}{of}"] for name in ("stator_ready", "stator_stuck", "stator_quarantined")} == {1}
         assert found[f"stator_unknown{of}"] == 0
         change(put(Parcel, state_ready=False), state="gone")
         assert figures(client)[f"stator_unknown{of}"] == 1
@@ -81,20 +78,15 @@ class TestMetrics:
         assert found['stator_workers{database="default",status="stopped"}'] == 0
         assert found['stator_lost_leases{database="default"}'] == 5
 
-    @pytest.mark.postgresql
-    def test_of_the_oldest_transaction(self, client: Client) -> None:
-        assert figures(client)['stator_oldest_transaction_seconds{database="default"}'] >= 0
-
     def test_are_all_explained(self, client: Client) -> None:
-        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= {*gauges(), REFUSED}  # type: ignore[index]
+        found = figures(client)
+        assert {re.match(r"\w+", name)[0] for name in found} <= {*gauges(), REFUSED}  # type: ignore[index]
+        if connection.vendor == "postgresql":
+            assert found['stator_oldest_transaction_seconds{database="default"}'] >= 0
 
-    @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}])
-    def test_need_the_token(self, client: Client, headers: dict[str, str]) -> None:
-        assert client.get(METRICS, headers=headers).status_code == 404
-
-    def test_are_only_read(self, client: Client) -> None:
+    def test_need_the_token_and_are_only_read(self, client: Client, settings: Any) -> None:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
+            assert client.get(METRICS, headers=headers).status_code == 404
         assert client.post(METRICS, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 405
-
-
-def test_metrics_without_a_token_in_the_settings_are_not_there(client: Client) -> None:
-    assert client.get(METRICS, headers={"Authorization": "Bearer "}).status_code == 404
+        settings.STATOR = {}
+        assert client.get(METRICS, headers={"Authorization": "Bearer "}).status_code == 404

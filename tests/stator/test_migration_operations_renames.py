@@ -14,7 +14,6 @@ NOW = timezone.now().replace(minute=0, second=0, microsecond=0)
 
 
 def record(label, number=1):
-    """One record of each kind."""
     Pause.objects.create(model_label=label, reason=f"{number}")
     Pause.objects.create(model_label=label, reason=f"{number}", until=NOW)
     History.objects.create(model_label=label, object_pk="7", version=1, source="a")

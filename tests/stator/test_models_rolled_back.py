@@ -63,7 +63,6 @@ def attributes(instance: Any) -> dict[str, Any]:
 
 
 def assign(instance: Any) -> None:
-    """Assign a state, as the user of an instance does."""
     instance.state = "slow"
 
 

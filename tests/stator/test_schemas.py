@@ -214,7 +214,6 @@ MANY = [f"many{number}" for number in range(8)]
 
 
 def copy_tables(project, *schemas):
-    """Make schemas with the tables of another one."""
     tables = project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     for schema in schemas:
         copies = [f"CREATE TABLE {schema}.{table} (LIKE public.{table} INCLUDING ALL)" for (table,) in tables]

@@ -12,7 +12,6 @@ from tests.testapp.models import Line
 
 
 def called(act):
-    """Return the names of the modules whose functions an act calls."""
     found = set()
 
     def note(frame, event, arg):

@@ -40,7 +40,6 @@ def write_back(old):
 
 
 def claimed():
-    """A worker's claim on a new row, and the row as it was then."""
     line, operations = put(Line), operations_of(Line)
     [claim] = claim_all(operations)
     return operations, claim, row(line)
@@ -85,16 +84,10 @@ def test_raw_write_that_revives_an_ended_claim_is_refused(end):
 
 @on_postgresql
 @pytest.mark.usefixtures("strict")
-def test_claim_that_no_worker_made_is_refused():
+def test_claim_that_no_worker_made_and_an_earlier_version_are_refused():
     line = put(Line)
     with pytest.raises(IntegrityError), transaction.atomic():
         raw(Line).filter(pk=line.pk).update(state_claim=uuid4())
-
-
-@on_postgresql
-@pytest.mark.usefixtures("strict")
-def test_earlier_version_is_refused():
-    line = put(Line)
     drain(Line)
     with pytest.raises(IntegrityError), transaction.atomic():
         write_back(line)

@@ -74,7 +74,6 @@ def working(work: Any) -> Any:
 
 
 def problem(graph: type[StateGraph], **options: Any) -> str:
-    """The message for a graph that is not right."""
     with pytest.raises(AssertionError) as raised:
         check_graph(graph, max_examples=20, **options)
     assert "\n" not in str(raised.value)
@@ -311,8 +310,6 @@ class TestEvents:
 
 
 class Charged(StateGraph):
-    """Calls services in steps."""
-
     new = State(try_interval=60)
     sent = State(try_interval=60)
     done = State()

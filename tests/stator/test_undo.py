@@ -16,7 +16,6 @@ from stator.undo import undo, undoable
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.stator.running import hearing
 from tests.testapp.basic import Page, Step
-from tests.testapp.explained import Errand
 from tests.testapp.keys import Seat
 from tests.testapp.operators import Parcel
 
@@ -113,7 +112,9 @@ def test_touched_object_is_named_and_left_alone(touch, why):
 def test_undo_is_an_action_with_author_and_reason_and_can_be_undone():
     one = put(Parcel, **ROWS["backing off"])
     action = move(raw(Parcel))
-    done = back(action)
+    with hearing(transitioned) as heard:
+        done = back(action)
+    assert [(each.source, each.to) for _, values in heard for each in values["moves"]] == [("returned", "packed")]
     assert [(entry.source, entry.to, entry.actor, entry.reason) for entry in History.objects.order_by("pk")] == [
         ("packed", "returned", "anna", ""),
         ("returned", "packed", "eve", f"undid action {action.pk}: it was wrong"),
@@ -143,15 +144,12 @@ def test_undone_unlock_revives_no_claim():
     assert (now.state_claim, now.state_ready, now.state_next_attempt) == (None, False, LEASED["state_locked_until"])
 
 
-def test_pause_is_undone_and_one_that_has_ended_is_named():
+def test_pause_is_undone_by_itself_or_with_an_unlock_and_one_that_has_ended_is_named():
     pause = Parcel.stator.pause("packed", actor="anna", reason="maintenance")
     assert back(Action.objects.get()).count == 1
     assert not Pause.objects.active().exists()
     done = back(Action.objects.get(kind="pause"))
     assert done.left == {f"pause {pause.pk}": "has ended"}
-
-
-def test_unlock_with_pause_is_undone_with_its_pause():
     put(Parcel, **LEASED)
     action = Action.of(Parcel, "unlock", "anna", "stuck")
     [pausing] = HOLDS
@@ -207,22 +205,6 @@ def test_objects_that_the_database_refuses_are_named(monkeypatch):
     done = back(action)
     assert (done.count, done.left) == (2, {str(rows[1].pk): "is refused: only one draft an author"})
     assert [row(one).state for one in rows] == ["draft", "published", "draft"]
-
-
-def test_state_that_left_the_graph_is_not_restored():
-    one = put(Errand)
-    change(one, state="mislaid")
-    done = back(move(raw(Errand), "done"))
-    assert done.left == {str(one.pk): "was in mislaid, which is no state of the graph"}
-
-
-def test_moves_back_are_sent():
-    one = put(Parcel)
-    action = move(raw(Parcel))
-    with hearing(transitioned) as heard:
-        back(action)
-    assert [(each.source, each.to) for _, values in heard for each in values["moves"]] == [("returned", "packed")]
-    assert row(one).state == "packed"
 
 
 def test_old_and_unknown_actions_are_refused_in_one_line():

@@ -6,7 +6,7 @@ import pytest
 from django.db.models import Q
 
 from stator.db import bounded_counts as module
-from stator.db.bounded_counts import Tally, by_state, by_value, in_all, in_order, question, tally
+from stator.db.bounded_counts import Tally, by_state, by_value, in_all, question, tally
 from stator.rows import columns
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
@@ -28,13 +28,6 @@ def test_rows_are_told_by_the_values_of_a_column() -> None:
     assert {value: one.count for value, one in found.items()} == {7: 2, 9: 1}
     assert 300 <= found[7].oldest < 400
     assert sum(one.count for one in counted(by_value(raw(Errand), "tenant"), most=2)[0]) == 2
-
-
-def test_rows_of_numbers_are_read_in_the_order_of_an_index() -> None:
-    for tenant in (9, 7, 8):
-        put(Errand, tenant=tenant)
-    rows = raw(Errand).order_by("-tenant").values_list("tenant", flat=True)
-    assert [tuple(row) for row in in_order(Errand, rows[:2])] == [(9,), (8,)]
 
 
 def test_kinds_are_cut_off_in_their_own_order() -> None:

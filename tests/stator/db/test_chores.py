@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
-from stator.db.probe import Work, look
+from stator.db.probe import Work
 from stator.models import History, Report, Stats
 from stator.rows import columns
 from stator.rows.state_column import state_field
@@ -165,17 +165,6 @@ def test_work_tells_how_long_it_is_until_the_next_row_comes_due(make):
     put(Step, state_ready=False, state_next_attempt=ago(1))
     assert work(operations).due
     assert 100 < work(operations).next_due <= 200
-
-
-def test_look_tells_of_several_models_in_one_statement(make, monkeypatch):
-    steps, rests = make(), make(Rest)
-    asked = []
-    for operations in (steps, rests):
-        fetch = operations.fetch
-        monkeypatch.setattr(operations, "fetch", lambda *given, fetch=fetch: asked.append(given) or fetch(*given))
-    put(Step)
-    assert look(steps, rests) == {steps: Work(ready=True), rests: Work()}
-    assert len(asked) == 1
 
 
 def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):

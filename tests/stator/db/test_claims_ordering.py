@@ -16,7 +16,7 @@ from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.state_column import StateField
-from tests.stator.making import ago, at_once, automatic, change, locked_elsewhere, operations_of, put, raw
+from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Appointment, Consignment, Donation, Enquiry, Rescue, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 
@@ -85,13 +85,6 @@ def test_priorities_are_larger_first_or_generated_if_declared_so_and_nulls_come_
     operations = make({rescues: Rescue, appointments: Appointment, donations: Donation}[made])
     found = [pk for _ in range(AGEING - 1) for pk in pks(operations.claim(NEW, at_a_time))]
     assert [keys.index(pk) for pk in found] == order
-
-
-def test_row_without_a_priority_has_its_turn_by_age(make):
-    [last, *_] = rescues(None, *range(30))
-    change(Rescue.objects.get(pk=last), state_changed=ago(500))
-    operations = make(Rescue)
-    assert last in [pk for _ in range(AGEING) for pk in pks(operations.claim(NEW, 1))]
 
 
 @pytest.mark.parametrize("state", ["new", "narrow"])
@@ -386,11 +379,3 @@ def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monke
     later = put(Line, state_changed=ago(10))
     assert pks(operations.claim(states, 1)) == [earlier.pk]
     assert pks(operations.claim(states, 1)) == [later.pk]
-
-
-@pytest.mark.postgresql
-def test_claim_that_finds_nothing_behind_its_place_looks_before_it(transactional_db):
-    operations, line = operations_of(Line), put(Line)
-    for _ in range(3):
-        assert pks(operations.claim(automatic(operations), 1)) == [line.pk]
-        Line.stator.unlock()

@@ -106,8 +106,6 @@ def test_what_a_condition_holds_is_neither_claimed_nor_found_until_it_lets_it_go
 
 
 class SmallTenants(Condition):
-    """A third party's condition, which is about rows and about what is held."""
-
     allowed = Q(tenant__lt=2)
 
     def rows(self, deed):

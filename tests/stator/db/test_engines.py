@@ -23,8 +23,6 @@ HIDING = "fake, pg_catalog, public"
 
 
 class StandIn:
-    """A connection to a server that calls itself so."""
-
     def __init__(self, vendor: str, answer: str, display_name: str = "", own: Any = None) -> None:
         self.vendor, self.answer, self.display_name = vendor, answer, display_name or vendor
         self.stator_capabilities = own

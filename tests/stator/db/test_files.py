@@ -24,7 +24,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def connection(path):
-    """A watched connection to the file."""
     connection = connection_to(path)
     with watched_files():
         connection.ensure_connection()

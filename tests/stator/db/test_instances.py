@@ -35,14 +35,6 @@ def test_instance_is_the_one_that_django_makes():
     assert (state.adding, state.db, state.fields_cache) == (wanted.adding, wanted.db, {})
 
 
-def test_instance_can_be_saved_and_moved_by_hand():
-    instance, _ = loaded(Step, Step.objects.create(name="a"))
-    instance.name, instance.state = "b", "done"
-    instance.save()
-    found = Step.objects.get()
-    assert (found.name, found.state, found.state_version) == ("b", "done", 1)
-
-
 def test_receiver_of_a_signal_is_called():
     with hearing(post_init, Step) as seen:
         instance, _ = loaded(Step, Step.objects.create(name="a"))

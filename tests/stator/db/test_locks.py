@@ -39,7 +39,6 @@ def operations():
 
 @contextmanager
 def locked(*tables, mode="ACCESS EXCLUSIVE"):
-    """Have somebody else lock tables."""
     given = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
     with closing(psycopg.connect(**given)) as other:
         other.execute(f"LOCK TABLE {', '.join(tables)} IN {mode} MODE")

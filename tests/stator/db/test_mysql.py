@@ -109,7 +109,6 @@ def test_claim_passes_over_as_many_rows_as_others_have_locked(operations, other_
 
 @pytest.fixture
 def other_connection():
-    """Opens a connection of its own to the same database."""
 
     @contextmanager
     def opened():

@@ -66,7 +66,6 @@ HOUR = 3600
 
 
 def hour(back):
-    """When the hour began that was so many hours ago."""
     return ago(back * HOUR).replace(minute=0, second=0, microsecond=0)
 
 

@@ -24,7 +24,6 @@ def operations():
 
 
 def hour(days, hours=0):
-    """When an hour began so long ago."""
     return ago(days * DAY + hours * 3600).replace(minute=0, second=0, microsecond=0)
 
 
@@ -41,7 +40,6 @@ def kept(label=LABEL):
 
 
 def thin_all(operations, limit=1000):
-    """How many samples each pass looked at."""
     passes = []
     while thinned := of_stats.thin(operations, limit):
         passes.append(thinned)

@@ -93,7 +93,6 @@ class Explained:
 
 @pytest.fixture
 def explained(monkeypatch, operations):
-    """Notes the plan of every statement on the table."""
     with explaining("testapp_step", monkeypatch) as notes:
         yield notes
 

@@ -25,7 +25,6 @@ LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attemp
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Moves the time by which refused rows are left alone."""
     now = [1000.0]
     # Not that of the module ``time``: modules that are imported meanwhile would keep this one.
     monkeypatch.setattr(suspensions, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -119,26 +118,6 @@ def test_of_rows_that_exclude_each_other_one_is_moved(make, caplog):
     [(_, left)] = warnings_of(caplog)
     assert raw(Step).get(state="new").pk == int(left)
     assert int(left) in [step.pk for step in steps[:2]]
-
-
-@pytest.mark.postgresql
-@pytest.mark.citus_lacks("triggers")
-def test_trigger_that_raises_refuses_its_row_alone(make):
-    # Those of SQLite raise what constraints do.
-    steps = [put(Step, state_ready=False, name=name) for name in ("a", "bad", "b")]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;"
-            "CREATE TRIGGER no BEFORE UPDATE ON testapp_step FOR EACH ROW WHEN (NEW.name = 'bad') EXECUTE FUNCTION no()"
-        )
-    try:
-        operations = make()
-        assert chores.mark_ready(operations, 9) == 2
-        raw(Step).filter(pk=steps[0].pk).update(state_changed=ago(5))
-        assert [claim.pk for claim in operations.claim(automatic(operations), 9)] == [steps[0].pk, steps[2].pk]
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP FUNCTION no() CASCADE")
 
 
 def test_refused_rows_at_the_head_keep_no_others_from_their_turn(make, monkeypatch, clock):

@@ -11,8 +11,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Losing:
-    """A function that loses so many times."""
-
     def __init__(self, times):
         self.times, self.calls = times, 0
 

@@ -22,34 +22,25 @@ class DriversError(Exception):
     pass
 
 
-@pytest.mark.parametrize("error", [OperationalError, InterfaceError, InternalError, sqlite3.OperationalError])
-def test_lost_connection_is_an_outage(error):
-    assert is_outage(error("the server closed the connection"))
+def test_lost_connection_is_an_outage_and_a_fault_of_a_statement_none():
+    for error in (OperationalError, InterfaceError, InternalError, sqlite3.OperationalError):
+        assert is_outage(error("the server closed the connection"))
+    for error in (IntegrityError, sqlite3.IntegrityError, DriversError, ValueError):
+        assert not is_outage(error("not null"))
 
 
-@pytest.mark.parametrize("error", [IntegrityError, sqlite3.IntegrityError, DriversError, ValueError])
-def test_fault_of_a_statement_is_no_outage(error):
-    assert not is_outage(error("not null"))
-
-
-ABSENT = ["SELECT absent FROM testapp_line", "INSERT INTO testapp_line (absent) VALUES (1)", "SELECT 1 FROM nowhere"]
+UNSUPPORTED = "DO $$ BEGIN RAISE feature_not_supported USING MESSAGE = 'cannot run distributed query'; END $$"
+OF_SCHEMA = [
+    "SELECT absent FROM testapp_line", "INSERT INTO testapp_line (absent) VALUES (1)", "SELECT 1 FROM nowhere",
+    pytest.param(UNSUPPORTED, marks=pytest.mark.postgresql),
+]  # fmt: skip
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("statement", ABSENT)
-def test_name_that_is_not_there_is_neither_an_outage_nor_the_fault_of_a_row(statement):
+@pytest.mark.parametrize("statement", OF_SCHEMA)
+def test_what_a_table_lacks_is_neither_an_outage_nor_the_fault_of_a_row(statement):
     with pytest.raises(DatabaseError) as caught, connection.cursor() as cursor:
         cursor.execute(statement)
-    assert is_of_schema(caught.value)
-    assert not is_outage(caught.value)
-    assert not is_refusal(caught.value)
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_statement_that_is_not_supported_for_a_table_is_neither_an_outage_nor_the_fault_of_a_row():
-    with pytest.raises(DatabaseError) as caught, connection.cursor() as cursor:
-        cursor.execute("DO $$ BEGIN RAISE feature_not_supported USING MESSAGE = 'cannot run distributed query'; END $$")
     assert is_of_schema(caught.value)
     assert not is_outage(caught.value)
     assert not is_refusal(caught.value)

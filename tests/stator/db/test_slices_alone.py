@@ -21,7 +21,6 @@ SETTINGS = "SELECT current_setting('plan_cache_mode'), current_setting('lock_tim
 
 @pytest.fixture(autouse=True)
 def nodes(monkeypatch, transactional_db):
-    """Statements for nodes on an ordinary server."""
     monkeypatch.setattr(connection, "stator_capabilities", CITUS, raising=False)
     yield
     GATHERED.finish()
@@ -32,7 +31,6 @@ def nodes(monkeypatch, transactional_db):
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The messages that are sent on tables of rows."""
     texts, send = [], sessions.send
 
     def keep(connection, statement, params):
@@ -50,7 +48,6 @@ def settings():
 
 
 def drain(model, count):
-    """Move objects of one slice, one at a time."""
     raw(model).bulk_create([model(shard=3) for _ in range(count)])
     part = operations_of(model).division.at(3)
     for _ in range(count):

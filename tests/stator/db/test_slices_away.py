@@ -31,7 +31,6 @@ class Impatient:
 
 @pytest.fixture
 def driver():
-    """A connection of its own."""
     given = {**connection.get_connection_params(), "cursor_factory": None}
     with psycopg.connect(**{name: value for name, value in given.items() if value is not None}) as made:
         watched(made)

@@ -175,16 +175,6 @@ def test_while_a_node_is_away_the_values_that_were_met_are_tried(on_nodes, monke
         assert len(operations.claim([SheetGraph.new], 9, crashes=Crashes.FEW)) == 3
 
 
-def test_full_state_is_not_claimed_value_by_value(operations, monkeypatch):
-    for tenant in tenants(10):
-        bills(tenant, state="narrow")
-    assert len(claim(operations, 10, SheetGraph.narrow)) == 2
-    asked = []
-    monkeypatch.setattr(operations.division, "of_value", part_of_nothing(operations, asked))
-    assert not claim(operations, 10, SheetGraph.narrow)
-    assert not asked
-
-
 def test_chores_take_rows_of_all_values(operations):
     for tenant in tenants(30):
         bills(tenant, 2, state_ready=False, state_next_attempt=ago(5))

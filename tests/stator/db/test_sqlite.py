@@ -19,7 +19,6 @@ TIMES = 10
 
 @pytest.fixture
 def collects_nothing():
-    """The garbage collector does not run."""
     gc.collect()
     gc.disable()
     yield

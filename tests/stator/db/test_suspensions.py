@@ -11,7 +11,6 @@ from stator.db.suspensions import ResumptionPace, Suspensions
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Moves the time by which something is left alone."""
     now = [1000.0]
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now

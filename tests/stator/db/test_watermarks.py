@@ -13,7 +13,6 @@ from tests.stator.making import FREE, LEASED, ago, automatic, change, locked_els
 from tests.stator.worker.fakes import at_once
 from tests.testapp.fairness import Consignment, Enquiry, Rescue, Sender, Ticket
 from tests.testapp.models import Line
-from tests.testapp.power import Ride
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.usefixtures("transactional_db")]
 
@@ -32,13 +31,11 @@ class Worker:
         self.slow(monkeypatch, ALWAYS)
 
     def slow(self, monkeypatch, seconds):
-        """Let polls and claims count as slow from so many seconds on."""
         monkeypatch.setattr("stator.worker.watermarks.SLOW", seconds)
         monkeypatch.setattr("stator.worker.watermarks.SLOW_EACH", 0.0)
         monkeypatch.setattr("stator.db.claims.SLOW", seconds)
 
     def poll(self, *, later=0.0):
-        """Poll, some seconds later; what is there to do."""
         self.now += later
         return self.scheduler.look(Outages())[self.operations]
 
@@ -202,15 +199,3 @@ def test_rows_before_the_watermark_are_claimed_at_once_when_polls_are_fast_again
     worker.poll(later=worker.interval)
     change(row, **FREE, state_ready=True)
     assert worker.claim() == [row.pk]
-
-
-def test_rows_under_a_condition_of_the_project_have_a_watermark_too(monkeypatch):
-    monkeypatch.setattr(Ride, "places", ["here"])
-    early = put(Ride, place="here", state_changed=ago(500), **LEASED)
-    worker = Worker(Ride, monkeypatch)
-    worker.begin_at_watermark()
-    change(early, **FREE, state_ready=True)
-    late = put(Ride, place="here")
-    assert worker.claim() == [late.pk]
-    worker.poll(later=worker.interval)
-    assert worker.claim() == [early.pk]

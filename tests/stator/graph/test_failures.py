@@ -130,7 +130,6 @@ def test_another_place_or_type_has_another_fingerprint():
 
 
 def logged(error):
-    """Return the traceback in the log record of an error."""
     return "".join(format_exception(describe(error).loggable))
 
 

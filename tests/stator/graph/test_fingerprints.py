@@ -121,9 +121,8 @@ class Steep:
         return 3.0
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_values_are_written_without_addresses():
+    for value, expected in (
         (slowly, f"{__name__}.slowly"),
         (partial(slowly, 3), [f"{__name__}.slowly", [3.0], []]),
         (Steep(), f"{__name__}.Steep"),
@@ -132,10 +131,8 @@ class Steep:
         (Decimal("1.50"), "1.50"),
         ({"b", "a"}, ["a", "b"]),
         ({"b": 1, "a": None}, [["a", None], ["b", 1.0]]),
-    ],
-)
-def test_values_are_written_without_addresses(value, expected):
-    assert plain(value) == expected
+    ):
+        assert plain(value) == expected
 
 
 def test_conditions_are_written_by_their_parts():

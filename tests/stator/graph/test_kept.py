@@ -7,8 +7,6 @@ from stator.graph.kept import Kept
 
 
 class Holder:
-    """As a claim."""
-
     why = Kept("why", "")
 
     def __init__(self):

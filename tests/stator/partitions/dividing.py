@@ -35,7 +35,6 @@ def whole_project():
 
 
 def migrate(operation, *, backwards=False):
-    """Apply an operation on the test app in the transaction of a test."""
     method = operation.database_backwards if backwards else operation.database_forwards
     # Not entered: SQLite's would refuse to work there.
     method("testapp", connection.schema_editor(), whole_project(), whole_project())
@@ -86,7 +85,6 @@ def divided(label, period="month", *past):
 
 
 def names(model):
-    """The partitions of a model's table."""
     return {each.name for each in read(model, "default").partitions}
 
 
@@ -129,8 +127,6 @@ SHARD = models.SmallIntegerField(blank=True, editable=False, db_default=0)
 
 
 class Tables:
-    """Tables that migrations of an app make, without its code."""
-
     def __init__(self, alias="default"):
         self.alias = alias
         self.states = [ProjectState()]
@@ -142,7 +138,6 @@ class Tables:
         return connections[self.alias]
 
     def migrate(self, *operations, atomic=False):
-        """Apply operations, one migration each."""
         for operation in operations:
             before, after = self.states[-1], self.states[-1].clone()
             operation.state_forwards("crates", after)
@@ -152,7 +147,6 @@ class Tables:
             self.done.append(operation)
 
     def back(self):
-        """Reverse the last operation."""
         after, operation = self.states.pop(), self.done.pop()
         with self.connection.schema_editor(atomic=False) as editor:
             operation.database_backwards("crates", editor, after, self.states[-1])

@@ -24,7 +24,6 @@ def tables():
 
 
 def partitions(table=PARCEL):
-    """The rows of each partition."""
     found = execute("SELECT relid::regclass::text FROM pg_partition_tree(%s) WHERE isleaf ORDER BY 1", table)
     return {name: execute(f"SELECT count(*) FROM {name}")[0][0] for (name,) in found}
 

@@ -22,7 +22,6 @@ ZONES = ["UTC", "America/St_Johns", "Australia/Sydney"]
 
 @pytest.fixture(params=ZONES)
 def naive(settings, request):
-    """A site without time zones."""
     settings.USE_TZ = False
     settings.TIME_ZONE = request.param
     assert timezone.is_naive(timezone.now())

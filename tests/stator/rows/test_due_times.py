@@ -70,13 +70,6 @@ def test_object_that_waits_for_another_is_left_alone(rollouts):
     assert raw(Rollout).filter(columns.parked()).count() == 1
 
 
-def test_without_a_time_the_rows_that_are_due_are_returned():
-    early, due = put(Step, state_ready=False, state_next_attempt=ago(-60)), put(Step)
-    assert list(Step.stator.due()) == [due]
-    assert early.stator.due(None)
-    assert set(Step.stator.due()) == {early, due}
-
-
 def test_author_and_reason_are_in_the_history_and_it_is_undone():
     parcel = put(Parcel, state_ready=False, state_failures=2, state_next_attempt=ago(-5000))
     was = raw(Parcel).values().get()

@@ -116,8 +116,6 @@ def test_what_follows_is_undone_with_the_act_and_done_once(kind):
 
 
 class Watching(Follower):
-    """A third party's follower of one model."""
-
     seen: list[tuple[str, str, list[object]]]
 
     def __init__(self, model):

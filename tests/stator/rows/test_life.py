@@ -37,7 +37,6 @@ def clean():
 
 
 def keys():
-    """The idempotency keys of the calls so far."""
     return [key for _, key in calls]
 
 

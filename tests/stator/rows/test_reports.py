@@ -15,12 +15,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def been_there(order, seconds):
-    """Let it have entered its state so long ago."""
     QuerySet(Order).filter(pk=order.pk).update(state_changed=ago(seconds))
 
 
 def stay_of(order):
-    """The seconds that its only row of history has."""
     return History.objects.get(object_pk=str(order.pk)).stay
 
 

@@ -20,8 +20,6 @@ class Undone(Exception):
 
 
 class Holder:
-    """An object that calls fill."""
-
     def __init__(self):
         self.value = "before"
 

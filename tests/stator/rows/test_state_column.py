@@ -29,7 +29,6 @@ def mails():
 
 
 def stored(mail):
-    """What the table has, read without the field."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT status FROM testapp_mail WHERE id = %s", [mail.pk])
         return cursor.fetchone()[0]
@@ -115,8 +114,6 @@ def test_column_must_have_room_for_the_values():
 
 
 class TestUnmanaged:
-    """Rows whose column is null."""
-
     def test_workers_leave_them_alone_until_they_get_a_state(self):
         card, other = Postcard.objects.create(status=None), Postcard.objects.create()
         raw(Postcard).filter(pk=card.pk).update(state_changed=ago(90_000))

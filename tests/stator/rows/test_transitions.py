@@ -183,7 +183,6 @@ class TestRaces:
 
 @pytest.fixture
 def sealed(monkeypatch):
-    """States that only the framework enters."""
     for state in (StepGraph.done, StepGraph.failed, StepGraph.late):
         monkeypatch.setattr(state, "enter_by_hand", False)
 

@@ -16,7 +16,6 @@ from tests.testapp.models import Line, SyncLine
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The statements that wake workers."""
     wakeup._sent.clear()
     statements = []
 
@@ -31,7 +30,6 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def told():
-    """The models that signals told of."""
     senders = []
 
     def note(sender, **values):
