@@ -12,7 +12,6 @@ from tests.stator.partitions.dividing import SHARD, Tables, migrate, parcel, who
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db
-on_postgresql = pytest.mark.postgresql
 
 
 def sql(statement, *params):
@@ -26,25 +25,15 @@ def storage(name=Site._meta.db_table):
     return {text for (text,) in rows}
 
 
-@on_postgresql
-def test_storage_parameters_are_set_and_put_back():
-    both = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": True, "toast.autovacuum_enabled": False})
-    migrate(both)
-    assert storage() == {"fillfactor=50", "autovacuum_enabled=true"}
-    migrate(StorageParameters("Site", {"fillfactor": 70, "autovacuum_enabled": None}))
-    assert storage() == {"fillfactor=70"}
-    migrate(both, backwards=True)
-    assert storage() == set()
-
-
-@on_postgresql
-def test_storage_parameters_of_the_index_of_the_key():
+@pytest.mark.postgresql
+def test_storage_parameters_of_a_table_and_the_index_of_its_key_are_set_and_put_back():
     key = f"{Site._meta.db_table}_pkey"
-    both = StorageParameters("Site", {"fillfactor": 60}, key={"fillfactor": 50})
+    given = {"fillfactor": 50, "autovacuum_enabled": True, "toast.autovacuum_enabled": False}
+    both = StorageParameters("Site", given, key={"fillfactor": 60})
     migrate(both)
-    assert (storage(), storage(key)) == ({"fillfactor=60"}, {"fillfactor=50"})
-    migrate(StorageParameters("Site", {}, key={"fillfactor": None}))
-    assert (storage(), storage(key)) == ({"fillfactor=60"}, set())
+    assert (storage(), storage(key)) == ({"fillfactor=50", "autovacuum_enabled=true"}, {"fillfactor=60"})
+    migrate(StorageParameters("Site", {"fillfactor": 70, "autovacuum_enabled": None}, key={"fillfactor": None}))
+    assert (storage(), storage(key)) == ({"fillfactor=70"}, set())
     migrate(both)
     migrate(both, backwards=True)
     assert (storage(), storage(key)) == (set(), set())
@@ -63,14 +52,14 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize(("described", "operation"), WRITTEN.items(), ids=lambda value: type(value).__name__)
-def test_operation_is_written_into_a_migration(described, operation):
-    text, imports = OperationWriter(operation, indentation=0).serialize()
-    given = {}
-    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
-    assert given["operation"].deconstruct() == operation.deconstruct()
-    assert operation.describe() == described
-    assert operation.migration_name_fragment.isidentifier()
+def test_operations_are_written_into_a_migration():
+    for described, operation in WRITTEN.items():
+        text, imports = OperationWriter(operation, indentation=0).serialize()
+        given = {}
+        exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
+        assert given["operation"].deconstruct() == operation.deconstruct()
+        assert operation.describe() == described
+        assert operation.migration_name_fragment.isidentifier()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -126,12 +126,9 @@ class TestSingleCycle:
 # A runner and what it is given
 
 
-def test_all_models_are_run_unless_some_are_named():
+def test_all_models_are_run_unless_some_are_named_and_options_win_over_settings():
     assert StatorRunner().models == managed(StatorModel.subclasses)
     assert StatorRunner([Line, Line]).models == [Line]
-
-
-def test_options_win_over_settings():
     runner = StatorRunner([Line], 7, 3, None, 12.0, None, 90.0)
     settings = runner.settings()
     assert (settings.CONCURRENCY, settings.CONCURRENCY_PER_MODEL) == (7, 3)
@@ -147,10 +144,10 @@ def test_plain_attributes_may_be_assigned():
     assert [operations.model for operations in runner.worker().operations] == [SyncLine]
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"lock_expiry": -1}, {"schedule_interval": float("nan")}])
-def test_option_that_cannot_work_is_refused_with_one_line(options):
-    with pytest.raises(ImproperlyConfigured, match=r"^STATOR setting: "):
-        StatorRunner([Line], **options).run()
+def test_option_that_cannot_work_is_refused_with_one_line():
+    for options in ({"concurrency": 0}, {"lock_expiry": -1}, {"schedule_interval": float("nan")}):
+        with pytest.raises(ImproperlyConfigured, match=r"^STATOR setting: "):
+            StatorRunner([Line], **options).run()
 
 
 # Real workers

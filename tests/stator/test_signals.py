@@ -37,8 +37,11 @@ class TestSignals:
             assert instances == {line.pk: line}
             seen.extend((sender, move.pk, move.source, move.to, using, row(line).state_version) for move in moves)
 
-        with connected(transitioned, look):
-            work(Line)
+        put(Step, state="outside", state_changed=ago(7201))
+        with connected(transitioned, look, sender=Line), hearing(transitioned, Step) as heard:
+            work(Line, Step)
+        # So are those of timeouts.
+        assert [(move.source, move.to) for _, told in heard for move in told["moves"]] == [("outside", "failed")]
         assert [told[:5] for told in seen] == [
             (Line, line.pk, "first", "second", "default"),
             (Line, line.pk, "second", "last", "default"),
@@ -67,12 +70,6 @@ class TestSignals:
             ("stator.lease_lost", "WARNING") if late else ("stator.claim_ended", "INFO")
         )
         assert (line.model, line.pk, line.state) == ("testapp.deed", str(deed.pk), "called")
-
-    def test_timeouts_are_sent_as_signals(self):
-        put(Step, state="outside", state_changed=ago(7201))
-        with hearing(transitioned) as heard:
-            work(Step)
-        assert [(move.source, move.to) for _, told in heard for move in told["moves"]] == [("outside", "failed")]
 
     def test_statistics_of_a_worker_are_complete(self):
         Line.objects.bulk_create(Line() for _ in range(20))
@@ -118,25 +115,20 @@ def operations():
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("orders", "did"),
-    [("by hand", "moved it to delivered"), ("move rows", "moved it to delivered"), ("delete", "deleted it")],
-)
+    [
+        ("by hand", "the handler itself moved it to delivered"), ("delete", "the handler itself deleted it"),
+        ("move rows", "the handler itself moved it to delivered"),
+        ("delete rows", "the object is gone: the handler or somebody else deleted it"),
+    ],
+)  # fmt: skip
 def test_handler_that_ends_its_own_claim_is_told_what_to_do_instead(caplog, orders, did):
+    caplog.set_level(logging.INFO, "stator")
     Parcel.objects.create(orders=orders)
     drain(Parcel)
     [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
-    assert line.levelno == logging.WARNING
-    assert f"the handler itself {did}" in line.why
-    assert "return the next state instead" in line.why
-
-
-@pytest.mark.django_db
-def test_object_that_is_gone_may_be_the_handlers_own_doing(caplog):
-    caplog.set_level(logging.INFO, "stator")
-    Parcel.objects.create(orders="delete rows")
-    drain(Parcel)
-    [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
-    assert "the object is gone: the handler or somebody else deleted it" in line.why
-    assert "returns a state with delete_after" in line.why
+    assert (line.levelno == logging.WARNING) == ("itself" in did)
+    assert did in line.why
+    assert ("return the next state instead" if "itself" in did else "returns a state with delete_after") in line.why
 
 
 @pytest.mark.parametrize(("error", "level"), [(ValueError("no"), logging.ERROR), (Fail("no"), logging.WARNING)])

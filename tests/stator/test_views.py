@@ -52,25 +52,19 @@ class TestToken:
     def row(self, few_models: None) -> None:
         Line.objects.create()
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [("Authorization", f"Bearer {TOKEN}"), ("Authorization", f"bearer  {TOKEN}"), ("X-Stator-Token", TOKEN)],
-    )
-    def test_the_right_one_runs_a_worker(self, client: Client, name: str, value: str) -> None:
-        assert client.post(URL, headers={name: value}).status_code == 200
+    def test_the_right_one_runs_a_worker(self, client: Client) -> None:
+        for headers in ({"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"bearer  {TOKEN}"}):
+            assert client.post(URL, headers=headers).status_code == 200
         assert Line.objects.get().state == "last"
+        assert client.post(URL, headers={"X-Stator-Token": TOKEN}).status_code == 200
 
-    @pytest.mark.parametrize(
-        "headers",
-        [
-            {}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "},
-            {"Authorization": TOKEN}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"},
-            {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"X-Stator-Token": ""}, {"X-Stator-Token": TOKEN.upper()},
-            {"Authorization": "Bearer \u2603\u00e9"}, {"X-Stator-Token": "\udcff"},
-        ],
-    )  # fmt: skip
-    def test_a_wrong_one_is_not_found(self, client: Client, headers: dict[str, str]) -> None:
-        assert client.post(URL, headers=headers).status_code == 404
+    def test_a_wrong_one_is_not_found(self, client: Client) -> None:
+        bearers = ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"]
+        for bearer in (*bearers, "Bearer \u2603\u00e9"):
+            assert client.post(URL, headers={"Authorization": bearer}).status_code == 404
+        for token in ("", TOKEN.upper(), "\udcff"):
+            assert client.post(URL, headers={"X-Stator-Token": token}).status_code == 404
+        assert client.post(URL).status_code == 404
         assert untouched()
 
     def test_tables_that_lack_something_are_named_in_the_log_alone(
@@ -88,12 +82,12 @@ class TestToken:
         # The next request is not refused as one too many.
         assert post(client).status_code == 503
 
-    @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
-    def test_nothing_but_post_runs(self, client: Client, method: str) -> None:
+    def test_nothing_but_post_runs(self, client: Client) -> None:
         """Without the token, no method tells that something is there."""
-        assert getattr(client, method)(URL).status_code == 404
-        allowed = method in ("head", "options")
-        assert allowed or getattr(client, method)(URL, headers={"X-Stator-Token": TOKEN}).status_code == 405
+        for method in ("get", "put", "delete", "patch"):
+            assert getattr(client, method)(URL).status_code == 404
+            assert getattr(client, method)(URL, headers={"X-Stator-Token": TOKEN}).status_code == 405
+        assert client.head(URL).status_code == client.options(URL).status_code == 404
         assert untouched()
 
     def test_off_and_wrong_look_the_same(self, client: Client, settings: Any) -> None:
