@@ -192,17 +192,6 @@ def take_the_key(one: Troubled) -> None:
     assert {shown_text(owner_of(one.model), text) for text in told} == keys
 
 
-def test_metrics_count_them(shapes: list[Troubled], client: Client, settings: Any) -> None:
-    secret = "a-token-of-at-least-thirty-two-bytes"
-    settings.STATOR = {**settings.STATOR, "TOKEN": secret}
-    told = client.get("/stator/metrics/", headers={"Authorization": f"Bearer {secret}"}).text
-    for label in (one.label.lower() for one in shapes):
-        for line in (f'stator_quarantined{{model="{label}"}} 1.0', f'stator_late_leases{{model="{label}"}} 1.0'):
-            assert line in told
-    for code in TROUBLES:
-        assert f'stator_troubles{{code="{code}",level=' in told
-
-
 def test_pages_of_the_admin_show_them(shapes: list[Troubled], admin_client: Client) -> None:
     for page in ("stator/overview/", "stator/pause/"):
         answer = admin_client.get(f"/admin/{page}")

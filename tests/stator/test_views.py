@@ -129,9 +129,10 @@ class TestToken:
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker looks at a few models: at all models of the tests it looks for a second."""
-    monkeypatch.setattr(views, "StatorRunner", partial(StatorRunner, [Line, SyncLine, Letter, Eager]))
+    monkeypatch.setattr(views, "StatorRunner", partial(StatorRunner, [Line, SyncLine, Letter, Eager, Parcel]))
 
 
+@pytest.mark.usefixtures("few_models")
 class TestRun:
     def test_says_what_was_done(self, client: Client) -> None:
         Line.objects.create()
@@ -142,7 +143,6 @@ class TestRun:
         assert answer["failed"] == 1
         assert answer["seconds"] > 0
 
-    @pytest.mark.usefixtures("few_models")
     def test_ends_when_time_is_up(self, client: Client, settings: Any) -> None:
         Eager.objects.create()
         # On a crowded machine a worker may take longer to start.
@@ -158,7 +158,6 @@ class TestRun:
         callback = RequestRunner.as_view()
         assert callback._non_atomic_requests >= {"default", "other"}  # type: ignore[attr-defined]
 
-    @pytest.mark.usefixtures("few_models")
     def test_leaves_no_thread_and_no_signal_handler_behind(self, client: Client) -> None:
         Line.objects.create()
         SyncLine.objects.create()
@@ -170,7 +169,6 @@ class TestRun:
         assert set(threading.enumerate()) == before
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
-    @pytest.mark.usefixtures("few_models")
     def test_a_second_one_is_refused_meanwhile(self, client: Client) -> None:
         Line.objects.create()
         with views._running:
@@ -180,7 +178,6 @@ class TestRun:
         assert untouched()
         assert post(client).status_code == 200
 
-    @pytest.mark.usefixtures("few_models")
     def test_an_error_does_not_block_later_requests(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(settings: Any) -> None:
             raise RuntimeError("no")

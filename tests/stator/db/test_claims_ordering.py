@@ -283,14 +283,9 @@ def test_claim_of_a_hundred_of_very_many_walks_its_index(transactional_db, monke
         assert not re.search(r"actual time=\S+ rows=\d{5,}", plan), plan
 
 
-# What a model that declares none of it has
-
-
 # Options
 
-
 WRONG = {
-    "ours": ({"priority": "state_attempts"}, "is not a field with a column"),
     "ours, larger first": ({"priority": "-state_attempts"}, "is not a field with a column"),
     "twice": ({"priority": "--nothing"}, "is not a field with a column"),
     "text": ({"priority": "-tenant"}, "is a CharField; it must be an integer field"),

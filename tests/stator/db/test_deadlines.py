@@ -28,9 +28,7 @@ def test_row_moves_once_its_date_has_passed_and_null_is_never(watches):
     found = row(late)
     assert (found.state_version, found.state_ready, found.state_claim) == (1, False, None)
     assert chores.time_out(watches, 10).count == 0
-
-
-def test_date_may_be_computed_from_columns_of_the_row(watches):
+    # A date may be computed from columns of the row.
     kept = put(Watch, state="down", alert_after=ago(7000), kept_for=timedelta(hours=1))
     gone = put(Watch, state="down", alert_after=ago(7300), kept_for=timedelta(hours=1))
     chores.time_out(watches, 10)

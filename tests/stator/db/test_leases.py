@@ -66,10 +66,7 @@ def test_extended_lease_lasts_and_lets_the_attempt_run(operations):
     assert claim.max_runtime == 3600
     assert claim.deadline > claim.claimed + 700
 
-
-def test_lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back(operations):
-    step = put(Step)
-    claim = take(operations, step)
+    # One of a day is not taken for a clock that was set back.
     assert claim.extend(86400)
     assert operations.reap(10) == []
     assert claim.still_mine()
@@ -115,7 +112,7 @@ def crash(operations, step, crashes):
     operations.reap(10)
 
 
-def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries(operations):
+def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries(operations, make):
     step = put(Step)
     for crashes in Crashes:
         crash(operations, step, crashes)
@@ -132,12 +129,10 @@ def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_re
     # Until an attempt ends, it is attempted alone.
     assert claim_all(operations) == []
     assert operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
-
-
-def test_number_of_crashes_allowed_is_a_setting(make):
-    step = put(Step)
-    crash(make(MAX_CRASHES=1), step, Crashes.NONE)
-    assert not row(step).state_ready
+    # How many are too many is a setting.
+    other = put(Step)
+    crash(make(MAX_CRASHES=1), other, Crashes.NONE)
+    assert not row(other).state_ready
 
 
 def test_lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back(operations):

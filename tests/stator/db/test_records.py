@@ -218,10 +218,7 @@ def test_report_counts_how_often_the_same_was_said(operations):
     assert Report.objects.get().times == 3
     attempt_again(operations, step, Waiting(5.0, describe(ValueError("else"))))
     assert (Report.objects.get().times, Report.objects.get().message) == (1, "else")
-
-
-def test_reason_to_wait_is_reported_without_an_error(operations):
-    step = put(Step)
+    # A reason to wait is reported without an error.
     for _ in range(2):
         attempt_again(operations, step, Waiting(5.0, None, "DNS not propagated"))
     report = Report.objects.get()
@@ -284,14 +281,14 @@ def test_outcome_is_found_written_in_the_row_it_left(outcome, state, version, at
     assert is_written(CLAIM, outcome, state.name, version, attempts, token) is expected
 
 
-@pytest.mark.parametrize(("state", "ready"), [("slow", True), ("late", False), ("outside", False), ("done", False)])
-def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations, state, ready):
-    step = put(Step)
-    record(operations, (take(operations, step), Moved(StepGraph.states[state])))
-    found = row(step)
-    assert found.state_ready is ready
-    if state == "late":
-        assert 55 < (found.state_next_attempt - timezone.now()).total_seconds() < 65
+def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations):
+    for state, ready in {"late": False, "outside": False, "done": False, "slow": True}.items():
+        step = put(Step)
+        record(operations, (take(operations, step), Moved(StepGraph.states[state])))
+        found = row(step)
+        assert found.state_ready is ready
+        if state == "late":
+            assert 55 < (found.state_next_attempt - timezone.now()).total_seconds() < 65
 
 
 def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):

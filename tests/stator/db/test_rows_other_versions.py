@@ -11,7 +11,7 @@ from stator.models import History, Report
 from stator.rows.claimable import Crashes
 from stator.rows.life import LIFE
 from stator.worker.dispatcher import lanes_of
-from tests.stator.making import ago, automatic, change, claim_all, put, raw, row
+from tests.stator.making import LEASED, ago, automatic, change, claim_all, put, raw, row
 from tests.testapp.basic import Step
 from tests.testapp.fairness import Enquiry, Ticket
 from tests.testapp.power import Ride, Site
@@ -98,9 +98,7 @@ def test_lease_of_a_newer_worker_that_died_ends_without_a_report(make):
 
 def test_lease_of_a_newer_worker_may_be_longer_than_any_here(make):
     operations = make()
-    instance = of_newer_code(
-        Step, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(-86400)
-    )
+    instance = of_newer_code(Step, **LEASED)
     before = before_and_after(instance)
     assert operations.reap(100) == []
     assert before_and_after(instance) == before

@@ -83,13 +83,10 @@ def test_claim_is_full_however_few_rows_each_slice_has(operations):
     assert len(claim(operations, 50)) == 14
 
 
-def test_batches_of_rows_of_different_slices_are_recorded():
+def test_batches_and_limits_of_a_state_are_for_all_slices_together(operations):
     sheets(count=60, state="stacked")
     StatorRunner([Sheet]).run_single_cycle()
     assert states() == {"done": 60}
-
-
-def test_limit_of_a_state_is_for_all_slices_together(operations):
     sheets(count=50, state="narrow")
     assert len(operations.claim([SheetGraph.narrow], 10)) == 2
     assert not operations.claim([SheetGraph.narrow], 10)

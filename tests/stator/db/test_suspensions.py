@@ -49,7 +49,7 @@ def test_without_a_pace_it_is_left_alone_until_somebody_ends_it(clock):
     assert (suspended.allow("table"), suspended.allow("row")) == (True, False)
 
 
-def test_pause_that_varies_is_at_most_half_as_long():
+def test_pause_that_varies_is_at_least_half_as_long():
     pauses = {ResumptionPace(2.0, varies=True).seconds(1) for _ in range(50)}
     assert len(pauses) > 1
     assert 1.0 <= min(pauses) <= max(pauses) <= 2.0

@@ -1,27 +1,24 @@
 """The bounds of partitions."""
 
-import pytest
-
 from stator.extensions.partitions.tables import AHEAD, Partition, PartitionedTable, periods_from
 from tests.stator.partitions.dividing import day
 
+PERIODS = [
+    ("2026-11-26T12:00", "month", "2026-11-01", "2026-12-01"),
+    ("2026-12-31T23:59", "month", "2026-12-01", "2027-01-01"),
+    ("2024-02-29", "month", "2024-02-01", "2024-03-01"),
+    ("2026-11-26", "week", "2026-11-23", "2026-11-30"),
+    ("2026-11-30", "week", "2026-11-30", "2026-12-07"),
+    ("2026-12-31T08:00", "day", "2026-12-31", "2027-01-01"),
+]
 
-@pytest.mark.parametrize(
-    ("moment", "period", "first", "second"),
-    [
-        ("2026-11-26T12:00", "month", "2026-11-01", "2026-12-01"),
-        ("2026-12-31T23:59", "month", "2026-12-01", "2027-01-01"),
-        ("2024-02-29", "month", "2024-02-01", "2024-03-01"),
-        ("2026-11-26", "week", "2026-11-23", "2026-11-30"),
-        ("2026-11-30", "week", "2026-11-30", "2026-12-07"),
-        ("2026-12-31T08:00", "day", "2026-12-31", "2027-01-01"),
-    ],
-)
-def test_periods_follow_each_other_without_a_gap(moment, period, first, second):
-    bounds = list(periods_from(day(moment), period))
-    assert bounds[0] == (day(first), day(second))
-    assert [upper for _, upper in bounds[:-1]] == [lower for lower, _ in bounds[1:]]
-    assert len(bounds) == AHEAD[period] + 1
+
+def test_periods_follow_each_other_without_a_gap():
+    for moment, period, first, second in PERIODS:
+        bounds = list(periods_from(day(moment), period))
+        assert bounds[0] == (day(first), day(second))
+        assert [upper for _, upper in bounds[:-1]] == [lower for lower, _ in bounds[1:]]
+        assert len(bounds) == AHEAD[period] + 1
 
 
 def table(*bounds, now="2026-11-26T12:00"):
@@ -35,12 +32,9 @@ def test_partitions_ahead_are_missing_from_the_end_of_the_newest_one():
     assert [lower for lower, _ in made.missing()] == [day("2027-01-01"), day("2027-02-01")]
 
 
-def test_nothing_is_missing_in_a_layout_that_somebody_else_chose():
+def test_nothing_is_missing_in_a_layout_that_somebody_else_chose_but_now_if_workers_were_stopped_for_long():
     assert table(("2020-01-01", "2021-01-01")).missing() == []
     assert table((None, None)).missing() == []
-
-
-def test_the_partition_of_now_is_missing_if_workers_were_stopped_for_long():
     made = table(("2026-05-01", "2026-06-01"), (None, None))
     assert made.missing()[0] == (day("2026-11-01"), day("2026-12-01"))
 

@@ -95,8 +95,7 @@ def test_a_partition_in_use_is_left_for_the_next_time(caplog, monkeypatch):
 def test_a_partition_may_be_kept():
     with divided("stator.History", "month", *PAST):
         maintain(History, "default", 90 * DAY, lambda partition: partition.name != JANUARY)
-        assert JANUARY in names(History)
-        assert FEBRUARY not in names(History)
+        assert (JANUARY in names(History), FEBRUARY in names(History)) == (True, False)
 
 
 def test_a_role_that_does_not_own_the_table_changes_nothing_and_says_so(caplog):

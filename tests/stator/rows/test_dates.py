@@ -112,14 +112,11 @@ def test_check_says_in_one_line_what_is_wrong_with_a_date_and_where(at, words, w
     assert not [index for index in Kept._meta.indexes if index.name.startswith(("st_at", "st_try"))]
 
 
-def test_wrong_option_names_the_state():
+def test_wrong_option_names_the_state_and_the_date_of_a_related_row_is_refused():
     with pytest.raises(GraphError, match=r"^Attempted\.new: try_at='alert after' must be the name of a DateTimeField"):
         graph_attempted("alert after")
     with pytest.raises(GraphError, match=r"^Attempted\.new: workers do not attempt its objects; remove try_at"):
         graph_attempted("alert_after", externally_progressed=True)
-
-
-def test_date_of_a_related_row_is_refused():
     words = "Joined field references are not permitted in this query; give columns of Order alone"
     assert problem_of(Order, F("customer__blocked") + timedelta(days=1)) == words
 
@@ -141,13 +138,10 @@ def test_column_that_the_database_computes_may_be_a_date():
 # What is told of it
 
 
-def test_date_is_told_by_the_names_of_its_columns():
+def test_date_is_told_by_the_names_of_its_columns_also_in_pictures():
     assert date_text("alert_after") == "alert_after"
     assert date_text(F("last_ping") + F("grace")) == "last_ping + grace"
     assert date_text(F("last_ping") - timedelta(days=1, hours=2)) == "last_ping - 1 d 2 h"
-
-
-def test_picture_of_the_graph_names_the_date():
     labels = [described(edge)["label"] for edge in WatchGraph.edges if edge.kind == "times_out_to"]
     assert labels == ["timeout at alert_after", "timeout at alert_after + kept_for + 1 h"]
 
@@ -221,11 +215,8 @@ def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
 
 def test_lists_of_the_admin_tell_when_it_is_attempted():
     found = [situation(put(Circular, **given)) for given in ({"send_after": ago(-299.5)}, {"send_after": ago(1)}, {})]
-    assert [(one.why, one.next) for one in found] == [
-        ("not due yet", "in 4 m 59 s"),
-        ("ready", "now"),
-        ("ready", "now"),
-    ]
+    told = [(one.why, one.next) for one in found]
+    assert told == [("not due yet", "in 4 m 59 s"), ("ready", "now"), ("ready", "now")]
     kept = put(Circular, state="reminding", send_after=ago(0), patience=timedelta(seconds=99.5), state_ready=False)
     assert situation(kept).next == "in 1 m 39 s"
 

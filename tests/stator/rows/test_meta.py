@@ -29,6 +29,9 @@ def test_graph_is_that_of_a_managed_model_and_others_are_refused():
     assert graph_of(Errand) is ErrandGraph
     with pytest.raises(TypeError, match="User is not managed by Stator; let it inherit StatorModel"):
         graph_of(User)
+    assert column_of(field_of(Errand, "tenant")) == "tenant"
+    with pytest.raises(TypeError, match=r"auth\.User\.logentry is a ManyToOneRel, which is not a field of its table"):
+        field_of(User, "logentry")
 
 
 def test_child_and_proxy_are_owned_by_the_model_whose_table_has_the_state():
@@ -42,12 +45,6 @@ def test_state_is_found_by_its_name_and_an_unknown_one_names_all():
     assert named_state(Errand, Step.state_graph.initial_state).name == Step.state_graph.initial_state.name
     with pytest.raises(ValueError, match="'nowhere' is not a state of ErrandGraph; its states are new, limited"):
         named_state(Errand, "nowhere")
-
-
-def test_name_that_is_no_field_of_the_table_is_refused():
-    assert column_of(field_of(Errand, "tenant")) == "tenant"
-    with pytest.raises(TypeError, match=r"auth\.User\.logentry is a ManyToOneRel, which is not a field of its table"):
-        field_of(User, "logentry")
 
 
 def test_options_are_immutable_however_they_are_given(given):

@@ -36,28 +36,17 @@ def rolled_back(*calls):
         raise Undone
 
 
-def test_nothing_is_noted_outside_of_a_transaction():
-    holder = Holder()
-    fill(holder)
-    rolled_back(lambda: None)
-    assert holder.value == "after"
-
-
 def test_writes_are_undone_from_the_last_to_the_first_and_new_attributes_are_gone():
     holder = Holder()
     rolled_back(lambda: fill(holder), lambda: fill(holder, "later"), lambda: fill(holder, "last"))
     assert vars(holder) == {"value": "before"}
-
-
-def test_released_savepoint_is_undone_with_the_block_around_it():
-    holder = Holder()
-
-    def within():
-        with transaction.atomic():
-            fill(holder)
-
-    rolled_back(within)
-    assert holder.value == "before"
+    # With a savepoint that was released.
+    rolled_back(transaction.atomic(lambda: fill(holder)))
+    assert vars(holder) == {"value": "before"}
+    # Nothing is noted outside of a transaction.
+    fill(holder)
+    rolled_back(lambda: None)
+    assert holder.value == "after"
 
 
 def test_savepoint_that_is_older_than_the_journal_undoes_all_of_it():
@@ -68,18 +57,6 @@ def test_savepoint_that_is_older_than_the_journal_undoes_all_of_it():
             del vars(connection)[name]
         rolled_back(lambda: fill(holder))
         assert holder.value == "before"
-
-
-def test_write_of_a_call_that_raises_is_undone_too():
-    holder = Holder()
-
-    def fail():
-        with remembered("default", [holder]):
-            holder.value = "after"
-            raise Undone
-
-    rolled_back(fail)
-    assert holder.value == "before"
 
 
 @pytest.mark.parametrize("end", ["close", "commit fails"])
@@ -128,12 +105,13 @@ def test_function_is_called_by_a_rollback_alone():
     assert told == ["rolled back"]
 
 
-def test_attributes_that_are_not_named_keep_what_they_got():
+def test_attributes_that_are_not_named_keep_what_they_got_also_from_a_call_that_raises():
     holder = Holder()
 
     def both():
         with remembered("default", [holder], ["value"]):
             holder.value, holder.other = "after", 1
+            raise Undone
 
     rolled_back(both)
     assert vars(holder) == {"value": "before", "other": 1}

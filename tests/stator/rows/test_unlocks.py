@@ -26,12 +26,19 @@ def register(**values):
 
 
 def test_claims_are_read_in_two_statements_the_latest_lease_first(django_assert_max_num_queries):
-    register()
+    worker = register(models=["testapp.errand", "gone.model", "nonsense"])
     errands = [held(seconds) for seconds in (30, 90, 60)]
     with django_assert_max_num_queries(2):
         holders = holders_of(raw(Errand))
     assert [holder.pk for holder in holders] == [errands[number].pk for number in (1, 2, 0)]
     assert {(holder.worker, holder.place, holder.attempt) for holder in holders} == {(WORKER, "oak, process 7", 2)}
+    # Those of a worker, which may serve models of another release.
+    put(Errand, state_claim=new_token("b" * 12), state_locked_until=ago(-60), state_attempted=ago(5))
+    found = held_by(Worker.objects.get(pk=worker.pk))
+    assert {(each.label, each.pk, each.state) for each in found} == {
+        ("testapp.Errand", one.pk, "new") for one in errands
+    }
+    assert all(each.running > 0 for each in found)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +60,3 @@ def test_holder_says_whether_its_attempt_may_still_run(worker, lease, said, may_
     assert re.search(said, str(holder))
     assert f"{holder.pk}: attempt 2, which began " in str(holder)
     assert holder.may_run is may_run
-
-
-def test_objects_of_a_worker_are_found_and_models_of_another_release_are_passed_over():
-    worker = register(models=["testapp.errand", "gone.model", "nonsense"])
-    errand = held()
-    put(Errand, state_claim=new_token("b" * 12), state_locked_until=ago(-60), state_attempted=ago(5))
-    [found] = held_by(Worker.objects.get(pk=worker.pk))
-    assert (found.label, found.pk, found.state) == ("testapp.Errand", errand.pk, "new")
-    assert found.running > 0

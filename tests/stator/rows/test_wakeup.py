@@ -10,7 +10,7 @@ from stator.signals import became_ready
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 from tests.stator.making import at_once, put, raw
-from tests.stator.running import connected
+from tests.stator.running import hearing
 from tests.testapp.models import Line, SyncLine
 
 
@@ -26,17 +26,6 @@ def sent(monkeypatch):
 
     with connection.execute_wrapper(note):
         yield statements
-
-
-@pytest.fixture
-def told():
-    senders = []
-
-    def note(sender, **values):
-        senders.append(sender)
-
-    with connected(became_ready, note):
-        yield senders
 
 
 @pytest.mark.postgresql
@@ -57,28 +46,21 @@ class TestNotify:
         Line.objects.create()
         assert len(sent) == 2
 
-    def test_objects_of_one_transaction_are_told_of_once_for_each_model(self, told):
-        with transaction.atomic():
+    def test_objects_of_one_transaction_are_told_of_once_for_each_model(self):
+        with hearing(became_ready) as told, transaction.atomic():
             for _ in range(3):
-                Line.objects.create()
-            assert told == []
-        assert told == [Line]
-
-    def test_objects_of_a_savepoint_that_is_rolled_back_are_not_told_of(self, told):
-        with transaction.atomic():
-            SyncLine.objects.create()
+                SyncLine.objects.create()
+            # Those of a savepoint that is rolled back are not.
             with pytest.raises(ZeroDivisionError), transaction.atomic():
                 Line.objects.create()
                 raise ZeroDivisionError
             with transaction.atomic():
                 SyncLine.objects.create()
-        assert set(told) == {SyncLine}
+            assert told == []
+        assert {sender for sender, _ in told} == {SyncLine}
 
-    def test_nothing_is_sent_where_nothing_became_ready(self, sent):
+    def test_nothing_is_sent_where_nothing_became_ready_or_the_setting_turns_it_off(self, sent):
         Line.objects.create(state="last")
-        assert sent == []
-
-    def test_setting_turns_it_off(self, sent):
         with override_settings(STATOR={"NOTIFY": False}):
             Line.objects.create()
         assert sent == []
