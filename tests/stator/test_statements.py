@@ -33,6 +33,8 @@ def rows():
 def test_one_statement_is_sent_with_many_values(rows):
     statement = selecting(rows.filter(action=NAME).values_list("key"))
     assert [rows_of(statement, name=name) for name in "ab"] == [[("a-key",)], [("b-key",)]]
+    # One that finds nothing is compiled all the same.
+    assert rows_of(selecting(rows.filter(pk__in=[]).values_list("pk"))) == []
 
 
 def test_parameters_are_in_the_order_of_the_text(rows):
@@ -60,10 +62,6 @@ def test_subqueries_of_an_update_get_their_values(rows):
     statement = updating(rows.filter(pk__in=known, priority=7).order_by("pk"), {"priority": F("priority") + 1})
     assert rows_of(statement, name="b") == 1
     assert list(Task.objects.order_by("action").values_list("priority", flat=True)) == [7, 8, 7]
-
-
-def test_query_that_finds_nothing_is_compiled_all_the_same(rows):
-    assert rows_of(selecting(rows.filter(pk__in=[]).values_list("pk"))) == []
 
 
 def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():

@@ -43,16 +43,13 @@ def test_names_are_where_they_were():
 
 
 def test_graphs_of_such_a_project_are_legal():
-    assert PostStates.initial_state == "new"
+    assert (PostStates.initial_state, PinStates.initial_state) == ("new", "settled")
+    assert DomainStates.initial_state is DomainStates.outdated
     assert PostStates.fanned_out.externally_progressed
     assert PostStates.handle_fanned_out
     assert list(PostStates.targets(None)) == [0, 1, 2]
-    assert PinStates.initial_state == "settled"
-    assert DomainStates.initial_state is DomainStates.outdated
     assert PostStates.deleted_fanned_out in PostStates.terminal_states
-    assert PostStates.choices[0] == ("new", "New")
-    assert PostStates.new.try_interval == 300
-    assert PostStates.new.handler == PostStates.handle_new
+    assert (PostStates.new.try_interval, PostStates.new.handler) == (300, PostStates.handle_new)
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -74,15 +71,13 @@ def test_old_migration_is_applied():
 
 
 @pytest.mark.django_db
-class TestObjects:
-    def test_states_are_taken_across_relations(self):
-        post = Post.objects.create(state=PostStates.fanned_out)
-        fan_out = FanOut.objects.create(post=post)
-        assert FanOut.objects.filter(post__state=PostStates.fanned_out).get() == fan_out
-        assert FanOut.objects.filter(post__state__in=[PostStates.new, PostStates.fanned_out]).get() == fan_out
-        assert FanOut.objects.exclude(post__state__in=[PostStates.fanned_out]).count() == 0
-        assert Post.objects.filter(fan_outs__state=FanOutStates.new).get() == post
-        assert post.fan_outs.filter(state=FanOutStates.new).update(state=FanOutStates.skipped) == 1
+def test_states_are_taken_across_relations():
+    post = Post.objects.create(state=PostStates.fanned_out)
+    fan_out = FanOut.objects.create(post=post)
+    assert FanOut.objects.filter(post__state__in=[PostStates.new, PostStates.fanned_out]).get() == fan_out
+    assert FanOut.objects.exclude(post__state=PostStates.fanned_out).count() == 0
+    assert Post.objects.filter(fan_outs__state=FanOutStates.new).get() == post
+    assert post.fan_outs.filter(state=FanOutStates.new).update(state=FanOutStates.skipped) == 1
 
 
 # What it runs

@@ -23,15 +23,14 @@ def edges_of(graph):
     return tuple(dict.fromkeys((edge.state.name, edge.other.name, "") for edge in graph.edges))
 
 
-def test_states_follow_each_other_from_left_to_right():
+def test_states_follow_each_other_from_left_to_right_and_each_has_a_box():
+    assert {box.name for box in lay_out(("a", "b", "c", "lost"), LINE).boxes} == {"a", "b", "c", "lost"}
     picture = lay_out(("a", "b", "c"), LINE)
     a, b, c = picture.boxes
     assert a.right < b.x < b.right < c.x
     assert a.y == b.y == c.y
 
-
-def test_lines_go_from_the_edge_of_one_box_to_that_of_another():
-    picture = lay_out(("a", "b", "c"), LINE)
+    # Lines go from the edge of one box to that of another.
     first, second = points(picture.lines[0].path), points(picture.lines[1].path)
     assert first[0] == (box_of(picture, "a").right, box_of(picture, "a").y + BOX_HEIGHT / 2)
     assert first[-1] == (box_of(picture, "b").x, box_of(picture, "b").y + BOX_HEIGHT / 2)
@@ -53,10 +52,6 @@ def test_line_that_skips_a_column_passes_the_boxes_in_it():
     within = [y for x, y in points(line.path) if b.x <= x <= b.right]
     assert within
     assert all(y < b.y or y > b.y + BOX_HEIGHT for y in within)
-
-
-def test_state_that_nothing_leads_to_has_a_box():
-    assert {box.name for box in lay_out(("a", "b", "c", "lost"), LINE).boxes} == {"a", "b", "c", "lost"}
 
 
 def test_circle_of_any_length_is_laid_out():
