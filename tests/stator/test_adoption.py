@@ -176,32 +176,22 @@ def fill(fill, state):
 
 
 def test_rows_get_the_first_state_whose_condition_they_meet_or_stay_in_the_initial_one(trunk_with_times):
+    """A row that a worker has claimed already stays."""
     model, former, migrations = trunk_with_times
     now = timezone.now()
-    sent, open_one, tried = (former.objects.create(sent_at=at, tries=n) for at, n in ((now, 7), (None, 0), (None, 7)))
-    fill(FILL, apply(migrations, before(SENT, TRIES)))
+    given = ((now, 7), (None, 0), (None, 7), (now, 7), (now, 0))
+    sent, open_one, tried, claimed, goes = (former.objects.create(sent_at=at, tries=n) for at, n in given)
+    state = apply(migrations, before(SENT, TRIES))
+    execute(f"UPDATE {TABLE} SET state_claim = '{uuid4().hex}' WHERE id = {claimed.pk}")
+    # A condition of the initial state keeps rows from later ones.
+    fill(FillStates("Trunk", dict(reversed(FILL.states.items())), ["done"]), state)
+    states = dict(model.objects.values_list("pk", "state"))
+    assert states == dict.fromkeys((sent.pk, open_one.pk, tried.pk, claimed.pk), "fresh") | {goes.pk: "done"}
+    fill(FILL, state)
     found = {each.pk: (each.state, each.state_ready, each.state_version) for each in model.objects.all()}
     assert found[sent.pk][:2] == ("done", False)
+    assert found[claimed.pk][0] == "fresh"
     assert found[open_one.pk] == found[tried.pk] == ("fresh", True, found[sent.pk][2] - 1)
-
-
-def test_condition_of_the_initial_state_keeps_rows_from_later_ones(trunk_with_times):
-    model, former, migrations = trunk_with_times
-    stays = former.objects.create(sent_at=timezone.now(), tries=7)
-    goes = former.objects.create(sent_at=timezone.now())
-    fill(FillStates("Trunk", dict(reversed(FILL.states.items())), ["done"]), apply(migrations, before(SENT, TRIES)))
-    assert dict(model.objects.values_list("pk", "state")) == {stays.pk: "fresh", goes.pk: "done"}
-
-
-def test_row_that_a_worker_has_claimed_or_moved_already_stays(trunk_with_times):
-    model, former, migrations = trunk_with_times
-    for _ in range(2):
-        former.objects.create(sent_at=timezone.now())
-    state = apply(migrations, before(SENT, TRIES))
-    claimed = model.objects.order_by("pk").first()
-    execute(f"UPDATE {TABLE} SET state_claim = '{uuid4().hex}' WHERE id = {claimed.pk}")
-    fill(FILL, state)
-    assert dict(model.objects.values_list("pk", "state")) == {claimed.pk: "fresh", claimed.pk + 1: "done"}
 
 
 def test_states_are_filled_in_batches_again_after_an_interruption_and_the_old_column_stays(

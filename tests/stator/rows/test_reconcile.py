@@ -11,7 +11,7 @@ from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.rows import locking
 from stator.runner import StatorRunner
-from tests.stator.making import ago
+from tests.stator.making import ago, raw
 from tests.testapp.power import Plan, Site, SiteGraph, Spec
 
 pytestmark = pytest.mark.django_db
@@ -65,13 +65,11 @@ def test_update_looks_again_at_the_rows_that_really_change():
     assert state_of(same)[0] == "checking"
 
 
-@pytest.mark.parametrize(
-    "value", [Value("a"), F("domain"), Case(When(visits=0, then=Value("a")), default=Value("b"))], ids=str
-)
-def test_expression_that_changes_nothing_is_no_change(value):
+def test_expression_that_changes_nothing_is_no_change():
     site = settled()
-    assert Site.objects.update(domain=value) == 1
-    assert state_of(site) == ("serving", 0)
+    for value in (Value("a"), F("domain"), Case(When(visits=0, then=Value("a")), default=Value("b"))):
+        assert Site.objects.update(domain=value) == 1
+        assert state_of(site) == ("serving", 0)
 
 
 def test_bulk_update_looks_again_at_the_objects_that_really_change():
@@ -98,21 +96,15 @@ def version(spec):
     return Spec.objects.values_list("state_version", flat=True).get(pk=spec.pk)
 
 
-def longer(spec):
-    spec.wishes["hosts"].append("b")
+CHANGES = [
+    lambda spec: spec.wishes["hosts"].append("b"),
+    lambda spec: spec.wishes["by"].update(name="y"),
+    lambda spec: setattr(spec.paper, "name", "two.txt"),
+]
 
 
-def deeper(spec):
-    spec.wishes["by"]["name"] = "y"
-
-
-def renamed(spec):
-    spec.paper.name = "two.txt"
-
-
-@pytest.mark.parametrize("change", [longer, deeper, renamed])
 @pytest.mark.parametrize("loaded", ["get", "refresh", "deferred", "saved"])
-def test_value_that_is_changed_in_place_is_a_change(spec, change, loaded):
+def test_value_that_is_changed_in_place_is_a_change(spec, loaded):
     if loaded == "refresh":
         spec.refresh_from_db()
     elif loaded == "deferred":
@@ -121,16 +113,18 @@ def test_value_that_is_changed_in_place_is_a_change(spec, change, loaded):
         spec.save()
     assert (spec.wishes["hosts"], spec.paper.name) == (["a"], "one.txt")
     spec.save()
-    assert version(spec) == 0
-    change(spec)
-    spec.save()
-    assert version(spec) == 1
-    spec.save()
-    assert version(spec) == 1
+    for number, change in enumerate(CHANGES):
+        assert version(spec) == number
+        change(spec)
+        spec.save()
+        assert version(spec) == number + 1
+        raw(Spec).update(state="applied", state_ready=False)
+        spec.refresh_from_db(fields=["state"])
+        spec.save()
 
 
-@pytest.mark.parametrize("same", [{"wishes": {"hosts": ["a"], "by": {"name": "x"}}}, {"paper": "one.txt"}])
-def test_equal_value_is_no_change(spec, same):
+def test_equal_value_is_no_change(spec):
+    same = {"wishes": {"hosts": ["a"], "by": {"name": "x"}}, "paper": "one.txt"}
     for name, value in same.items():
         setattr(spec, name, value)
     spec.save()

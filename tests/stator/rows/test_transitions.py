@@ -134,8 +134,6 @@ def test_children_and_proxies_move_their_parents_row(listen, django_capture_on_c
 class TestRaces:
     """Several connections, and so no transaction around the test."""
 
-    pytestmark = []
-
     def test_moves_that_race_leave_versions_without_gaps_and_one_act_each(self):
         page = put(Page, title="a")
         targets = ["review", "published", "draft"] * 3
