@@ -6,7 +6,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -26,6 +25,9 @@ NEW_USERS = [
     ("JavaScript", "guides/api-clients"), ("poison message", "concepts/attempts"), ("multi tenant", "how-to/databases"),
 ]  # fmt: skip
 SEARCHES = [*((words, page) for words, page, _ in QUESTIONS), *NEW_USERS]
+
+# As the page itself does it, without loading its index anew.
+SEARCH = "document.querySelector('#search-results').replaceChildren(); Search.performSearch(arguments[0])"
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -51,16 +53,25 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(("words", "page"), SEARCHES, ids=[words for words, _ in SEARCHES])
-def test_the_page_is_among_the_first_three(window: Any, address: str, words: str, page: str) -> None:
-    window.get(f"{address}/search.html?q={quote(words)}")
-    results = wait_until(lambda: links(window), message=f"nothing is found for {words!r}")
-    assert page in results[:3], results[:10]
+def test_the_page_is_among_the_first_three(window: Any, address: str) -> None:
+    window.get(f"{address}/search.html?q=install")
+    assert wait_until(lambda: links(window))[0] == "tutorial"
+    missed = []
+    for words, page in SEARCHES:
+        # As the page itself does it, without loading its index anew.
+        window.execute_script(
+            "document.querySelector('#search-results').replaceChildren(); Search.performSearch(arguments[0])", words
+        )
+        results = wait_until(lambda: links(window), message=f"nothing is found for {words!r}")
+        missed += [(words, page, results[:3])] * (page not in results[:3])
+    assert missed == []
 
 
 def links(window: Any) -> list[str]:
     """The pages that are found, best first, once the search has ended."""
     if "found" not in window.execute_script("return document.querySelector('.search-summary')?.textContent ?? ''"):
         return []
-    found = window.find_elements("css selector", "#search-results ul.search > li > a")
-    return [link.get_attribute("href").split("/", 3)[3].partition(".html")[0] for link in found]
+    found = window.execute_script(
+        "return [...document.querySelectorAll('#search-results ul.search > li > a')].map(link => link.href)"
+    )
+    return [link.split("/", 3)[3].partition(".html")[0] for link in found]

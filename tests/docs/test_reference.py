@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from django.core.management import load_command_class
-from django.db.models import CheckConstraint
 
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
@@ -27,7 +26,7 @@ from stator.worker.measures import counters
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
-from tasks.models import Queue, Run, Schedule, Task
+from tasks.models import Queue, Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS / "_ext"))
@@ -178,10 +177,3 @@ def test_every_event_of_the_log_is_named_and_no_other() -> None:
     logged = re.findall(r"(?:logger|getLogger\([^)]*\))\.\w+\(\s*(?:[^()\"]*\s)?\"((?:stator|tasks)\.\w+)\"", source)
     assert set(logged) - page_names == set()
     assert {name for name in page_names if f'"{name}"' not in source} == set()
-
-
-def test_internals_name_the_reader_of_each_index_of_tasks_and_runs():
-    text = (DOCS / "internals.rst").read_text()
-    own = [each for model in (Task, Run) for each in (*model._meta.indexes, *model._meta.constraints)]
-    names = {each.name for each in own if not each.name.startswith("st_") and not isinstance(each, CheckConstraint)}
-    assert {name for name in names if not re.search(rf"^{name} +\S", text, re.MULTILINE)} == set()

@@ -1,7 +1,6 @@
 """The documentation builds as a site without a warning; its links lead somewhere, and questions find their answers."""
 
 import re
-import subprocess
 from dataclasses import fields
 from pathlib import Path
 
@@ -87,10 +86,3 @@ def test_every_page_is_in_the_contents(site: Site) -> None:
 def test_a_question_finds_its_answer(site: Site) -> None:
     pages = site.reachable()
     assert [each for each in QUESTIONS if each[1] not in pages or each[2] not in site.page(each[1]).headings] == []
-
-
-def test_the_script_says_how_it_is_used() -> None:
-    ended = subprocess.run([ROOT / "bin" / "docs", "--help"], capture_output=True, text=True, check=True)
-    assert "--serve" in ended.stdout
-    wrong = subprocess.run([ROOT / "bin" / "docs", "--sreve"], capture_output=True, text=True, check=False)
-    assert (wrong.returncode, wrong.stderr) == (2, "bin/docs: unknown argument --sreve; see bin/docs --help\n")

@@ -37,10 +37,6 @@ def run(project, *arguments):
     )
 
 
-def test_there_are_at_least_ten_mistakes():
-    assert len(expected()) >= 10
-
-
 def test_mypy_passes_right_code_and_finds_each_mistake(project):
     done = run(project, "mypy", "--config-file", "mypy.ini", "--cache-dir", str(project / "cache"))
     found = {(name, int(line)) for name, line in re.findall(r"^([\w.]+):(\d+): error: ", done.stdout, re.MULTILINE)}
