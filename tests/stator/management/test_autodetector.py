@@ -119,23 +119,27 @@ class TestAutodetector:
         assert split() == [(True, [])]
 
 
-CODE = """
+MANAGED = """
+from django.db import models
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
-class PageGraph(StateGraph):
+class {name}Graph(StateGraph):
 {states}
 
-class Page(StatorModel):
-    state = StateField(PageGraph)
+class {name}(StatorModel):
+    state = StateField({name}Graph)
+{fields}
 """
 
 
-def write(project, **states):
-    lines = [f"{name} = State(externally_progressed=True{further})" for name, further in states.items()]
-    first = next(iter(states))
-    lines += [f"{first}.transitions_to({name})" for name in states if name != first]
-    project.write("shop/models.py", CODE.format(states="\n".join(f"    {line}" for line in lines)))
+def managed(name, *fields, **states):
+    """A module with a model in whose graph the first state leads to the others; of each state its further arguments."""
+    lines = [f"{state} = State(externally_progressed=True{further})" for state, further in states.items()]
+    first, *others = states
+    lines += [f"{first}.transitions_to({other})" for other in others]
+    indented = ("\n".join(f"    {line}" for line in part) for part in (lines, fields))
+    return MANAGED.format(name=name, states=next(indented), fields=next(indented))
 
 
 def states_of(project):
@@ -166,12 +170,12 @@ def test_project_renames_and_removes_states_by_the_commands_of_another_app(tmp_p
         for part in ("management", "management/commands"):
             project.write(f"shop/{part}/__init__.py", "")
         project.write("shop/management/commands/migrate.py", MIGRATE)
-        write(project, draft="", public="", archived="")
+        project.write("shop/models.py", managed("Page", draft="", public="", archived=""))
         project.make_tables("shop")
         for state in ("draft", "public", "public", "archived"):
             project.execute("INSERT INTO shop_page (state) VALUES (?)", state)
 
-        write(project, writing=", renamed_from='draft'", archived="")
+        project.write("shop/models.py", managed("Page", writing=", renamed_from='draft'", archived=""))
         printed = project.manage("makemigrations", "shop", "-n", "fewer")
         assert "Rename the state draft of page to writing" in printed
         assert "Refuse if rows of page are in the removed state public" in printed
@@ -193,24 +197,10 @@ def test_project_renames_and_removes_states_by_the_commands_of_another_app(tmp_p
 
 
 STATUS = """
-from django.db import connection, models
+from django.db import models
 
 class Article(models.Model):
-    {name} = models.CharField(max_length=20, default="draft", choices=[("draft", "Draft"), ("public", "Public")])
-    kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
-"""
-ADOPTED = """
-from django.db import connection, models
-from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel
-
-class ArticleGraph(StateGraph):
-    draft = State(externally_progressed=True)
-    public = State()
-    draft.transitions_to(public)
-
-class Article(StatorModel):
-    state = StateField(ArticleGraph)
+    status = models.CharField(max_length=20, default="draft", choices=[("draft", "Draft"), ("public", "Public")])
     kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
 """
 RENAME = """
@@ -225,11 +215,12 @@ class Migration(migrations.Migration):
 def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")
-        project.write("shop/models.py", STATUS.format(name="status"))
+        project.write("shop/models.py", STATUS)
         project.make_tables("shop")
         project.execute("INSERT INTO shop_article (status, kind) VALUES ('public', 'a')")
 
-        project.write("shop/models.py", ADOPTED)
+        kind = 'kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])'
+        project.write("shop/models.py", managed("Article", kind, draft="", public=""))
         printed = project.manage("makemigrations", "--dry-run", "shop")
         assert "WARNING: shop.Article: the last of these migrations removes status. Every row begins in the" in printed
         assert "give the field its name and its values: status = StateField(ArticleGraph)" in printed
@@ -251,21 +242,6 @@ class Mail(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["processed"], name="ix_processed")]
-"""
-MANAGED = """
-from django.db import models
-from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel
-
-class MailGraph(StateGraph):
-    waiting = State(externally_progressed=True)
-    sent = State()
-    waiting.transitions_to(sent)
-
-class Mail(StatorModel):
-    state = StateField(MailGraph)
-    subject = models.CharField(max_length=30)
-    tries = models.IntegerField(default=0)
 """
 BETWEEN = """
 from django.db import migrations
@@ -289,7 +265,8 @@ def test_columns_that_say_what_is_done_go_last_and_not_without_a_word(tmp_path):
             processed = "FALSE" if sent == "NULL" else "TRUE"
             project.execute(f"INSERT INTO shop_mail (sent_at, processed, subject) VALUES ({sent}, {processed}, 'a')")
 
-        project.write("shop/models.py", MANAGED)
+        fields = ("subject = models.CharField(max_length=30)", "tries = models.IntegerField(default=0)")
+        project.write("shop/models.py", managed("Mail", *fields, waiting="", sent=""))
         printed = project.manage("makemigrations", "shop", "-n", "adopt")
         assert "WARNING: shop.Mail: the last of these migrations removes sent_at and processed. Every row" in printed
         *_, before, last = sorted(
