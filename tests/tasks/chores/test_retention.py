@@ -46,22 +46,21 @@ def test_retention_is_the_tasks_else_the_queues_else_the_settings(settings):
         assert prune("default") == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "queues", "kept_for"), [(None, None, 100), (200, None, 200), (200, 400, 400), (None, 50, 50)]
-)
-def test_failed_tasks_are_kept_as_long_as_the_queue_or_the_setting_says(settings, setting, queues, kept_for):
-    settings.STATOR_TASKS = {"RETENTION": 300, "FAILED_RETENTION": setting}
-    queue = make_queue(retention=100, failed_retention=queues)
-    failed, completed, canceled = (make_task(queue, status) for status in ("errored", "completed", "canceled"))
-    for task in (failed, completed, canceled):
-        aged(task, kept_for - 5)
-    prune("default")
-    ended = {task.pk for task in Task.objects.all()}
-    assert failed.pk in ended
-    assert {completed.pk, canceled.pk} & ended == ({completed.pk, canceled.pk} if kept_for < 105 else set())
-    aged(failed, kept_for + 5)
-    prune("default")
-    assert not Task.objects.filter(pk=failed.pk).exists()
+def test_failed_tasks_are_kept_as_long_as_the_queue_or_the_setting_says(settings):
+    for setting, queues, kept_for in ((None, None, 100), (200, None, 200), (200, 400, 400), (None, 50, 50)):
+        settings.STATOR_TASKS = {"RETENTION": 300, "FAILED_RETENTION": setting}
+        queue = make_queue(f"{setting} {queues}", retention=100, failed_retention=queues)
+        failed, completed, canceled = (make_task(queue, status) for status in ("errored", "completed", "canceled"))
+        for task in (failed, completed, canceled):
+            aged(task, kept_for - 5)
+        prune("default")
+        ended = {task.pk for task in queue.tasks.all()}
+        assert failed.pk in ended
+        assert {completed.pk, canceled.pk} & ended == ({completed.pk, canceled.pk} if kept_for < 105 else set())
+        aged(failed, kept_for + 5)
+        prune("default")
+        assert not queue.tasks.filter(pk=failed.pk).exists()
+        queue.tasks.all().delete()
 
 
 def test_records_of_a_task_are_deleted_with_it():

@@ -81,16 +81,17 @@ def test_metadata_of_one_value_is_not_that_of_another(queue):
             claim.hand_back()
 
 
-@pytest.mark.parametrize("first", [2, 5, 100])
-def test_metadata_is_found_in_order_wherever_it_is_in_the_line(queue, monkeypatch, first):
+def test_metadata_is_found_in_order_wherever_it_is_in_the_line(monkeypatch):
     """Among the first of the line, beyond them, and in part."""
-    monkeypatch.setattr("stator.db.sql.FIRST_ROWS", first)
-    for number in range(12):
-        queue.publish(str(number), priority=number, metadata={"title": "a" if number in (3, 6, 8, 9) else "b"})
-    assert [c.task.action for c in queue.claim(worker="x", metadata={"title": "a"}, limit=3)] == ["3", "6", "8"]
-    assert claimed(queue, metadata={"title": "a"}) == ["9"]
-    assert claimed(queue, metadata={"title": "c"}) == []
-    assert len(claimed(queue, metadata={"title": "b"})) == 8
+    for first in (2, 5, 100):
+        monkeypatch.setattr("stator.db.sql.FIRST_ROWS", first)
+        queue = make_queue(f"first {first}")
+        for number in range(12):
+            queue.publish(str(number), priority=number, metadata={"title": "a" if number in (3, 6, 8, 9) else "b"})
+        assert [c.task.action for c in queue.claim(worker="x", metadata={"title": "a"}, limit=3)] == ["3", "6", "8"]
+        assert claimed(queue, metadata={"title": "a"}) == ["9"]
+        assert claimed(queue, metadata={"title": "c"}) == []
+        assert len(claimed(queue, metadata={"title": "b"})) == 8
 
 
 def test_claim_says_who_has_the_task_since_when_and_until_when(queue):
@@ -110,15 +111,14 @@ def test_database_refuses_a_claimant_without_a_time(queue):
         QuerySet(Task).filter(pk=claim.task.pk).update(state_locked_until=None)
 
 
-@pytest.mark.parametrize(
-    ("task", "own", "asked", "lease"),
-    [({}, None, None, 60), ({}, 40, None, 40), ({"lease": 20}, 40, None, 20), ({"lease": 20}, 40, 10, 10),
-     ({"lease": 20, "timeout": 5}, 40, 10, 5)],
-)  # fmt: skip
-def test_lease_is_what_was_asked_else_the_tasks_the_queues_or_the_settings(task, own, asked, lease):
-    queue = make_queue(lease=own)
-    queue.publish("a", **task)
-    assert claim_one(queue, lease=asked).lease == pytest.approx(lease, abs=0.01)
+def test_lease_is_what_was_asked_else_the_tasks_the_queues_or_the_settings():
+    for task, own, asked, lease in (
+        ({}, None, None, 60), ({}, 40, None, 40), ({"lease": 20}, 40, None, 20), ({"lease": 20}, 40, 10, 10),
+        ({"lease": 20, "timeout": 5}, 40, 10, 5),
+    ):  # fmt: skip
+        queue = make_queue(f"of {lease} s", lease=own)
+        queue.publish("a", **task)
+        assert claim_one(queue, lease=asked).lease == pytest.approx(lease, abs=0.01)
 
 
 def test_worker_needs_a_name(queue):

@@ -156,14 +156,14 @@ def test_worker_may_have_a_task_again_as_often_as_its_retries():
 
 
 @pytest.mark.parametrize("end", ["release", "fail"])
-@pytest.mark.parametrize(("own", "queues", "most"), [(1, 3, 1), (None, 2, 2), (None, None, 5)])
-def test_task_runs_at_most_as_often_as_it_may(end, own, queues, most):
-    queue = make_queue(max_attempts=queues)
-    task = queue.publish("a", max_attempts=own).task
-    for number in range(most):
-        getattr(claim_one(queue, f"bot-{number}"), end)("no")
-    assert (fresh(task).status, fresh(task).attempts) == ("errored", most)
-    assert queue.claim(worker="another") == []
+def test_task_runs_at_most_as_often_as_it_may(end):
+    for own, queues, most in ((1, 3, 1), (None, 2, 2), (None, None, 5)):
+        queue = make_queue(f"at most {most}", max_attempts=queues)
+        task = queue.publish("a", max_attempts=own).task
+        for number in range(most):
+            getattr(claim_one(queue, f"bot-{number}"), end)("no")
+        assert (fresh(task).status, fresh(task).attempts) == ("errored", most)
+        assert queue.claim(worker="another") == []
 
 
 def test_result_that_cannot_be_stored_is_refused_and_the_claim_stands(queue):
@@ -208,16 +208,17 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("why", LOST)
-def test_late_holder_is_told_why_and_changes_nothing(queue, why):
-    queue.publish("a")
-    claim = claim_one(queue)
-    LOST[why](queue, claim)
-    before = list(Task.objects.values()), list(Run.objects.values())
-    for name, method in METHODS.items():
-        with pytest.raises(LeaseLost, match=why):
-            method(copy(claim))
-        assert (list(Task.objects.values()), list(Run.objects.values())) == before, name
+def test_late_holder_is_told_why_and_changes_nothing(queue):
+    for why, lose in LOST.items():
+        queue.publish("a")
+        claim = claim_one(queue)
+        lose(queue, claim)
+        before = list(Task.objects.values()), list(Run.objects.values())
+        for name, method in METHODS.items():
+            with pytest.raises(LeaseLost, match=why):
+                method(copy(claim))
+            assert (list(Task.objects.values()), list(Run.objects.values())) == before, (why, name)
+        Task.objects.all().delete()
 
 
 def test_task_whose_lease_ran_out_is_taken_over(queue):

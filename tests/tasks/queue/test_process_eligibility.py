@@ -78,14 +78,14 @@ def test_every_live_worker_that_has_its_action_has_rejected_it():
 # By default
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"same_worker_again": True}, {"same_worker_again": True, "worker_retries": 0}]
-)
-def test_only_process_tries_a_task_again(settings):
-    publish(queue=make_queue(actions_elsewhere=False, max_attempts=20, **settings))
-    assert process("w1") == 1
+def test_only_process_tries_a_task_again():
+    for number, settings in enumerate(
+        ({}, {"same_worker_again": True}, {"same_worker_again": True, "worker_retries": 0})
+    ):
+        publish(queue=make_queue(f"queue {number}", actions_elsewhere=False, max_attempts=20, **settings))
+    assert process("w1") == 3
     pass_time(3600)
-    assert process("w1") == 1
+    assert process("w1") == 3
 
 
 def test_by_default_a_task_that_failed_here_is_left_to_other_processes_for_some_seconds(monkeypatch):
@@ -255,62 +255,62 @@ def test_of_one_priority_a_process_takes_tasks_that_name_it_first():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("own", "of_queue", "lease"), [(None, None, 60.0), (None, 20.0, 20.0), (7.0, 20.0, 7.0), (0.05, None, 3.0)]
-)
-def test_process_leases_for_as_long_as_the_task_its_queue_or_the_setting_says(own, of_queue, lease):
-    queue = make_queue(actions_elsewhere=False, lease=of_queue)
-    task = queue.publish("echo", lease=own).task
-    operations = operations_of("w1")
+def claimed_by_process(operations, queue, **options):
+    """The claim of a new task by a worker process."""
+    queue.publish("echo", **options)
     [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
-    assert claim.lease == pytest.approx(lease, abs=0.01)
-    # For as long, however long the attempt has taken.
-    raw(Task).update(state_attempted=ago(100))
-    begun = timezone.now()
-    assert operations.renew([claim]) == set()
-    renewed = fresh(task).state_locked_until - timedelta(seconds=lease)
-    assert begun - LITTLE < renewed < timezone.now() + LITTLE
+    return claim
 
 
-@pytest.mark.parametrize(("interval", "beat"), [(None, 20.0), (2.0, 2.0), (50.0, 20.0)])
-def test_process_renews_at_the_interval_of_the_task_and_follows_a_change_from_its_next_renewal(interval, beat):
-    task = make_queue(actions_elsewhere=False).publish("echo", heartbeat_interval=interval).task
+def test_process_leases_for_as_long_as_the_task_its_queue_or_the_setting_says():
     operations = operations_of("w1")
-    [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
-    assert claim.heartbeat == pytest.approx(beat, abs=0.01)
-    change(task, heartbeat_interval=1.5)
-    assert operations.renew([claim]) == set()
-    assert claim.heartbeat == 1.5
+    for own, of_queue, lease in ((None, None, 60.0), (None, 20.0, 20.0), (7.0, 20.0, 7.0), (0.05, None, 3.0)):
+        queue = make_queue(f"of {lease} s", actions_elsewhere=False, lease=of_queue)
+        claim = claimed_by_process(operations, queue, lease=own)
+        assert claim.lease == pytest.approx(lease, abs=0.01)
+        # For as long, however long the attempt has taken.
+        raw(Task).filter(pk=claim.pk).update(state_attempted=ago(100))
+        begun = timezone.now()
+        assert operations.renew([claim]) == set()
+        renewed = fresh(claim.instance).state_locked_until - timedelta(seconds=lease)
+        assert begun - LITTLE < renewed < timezone.now() + LITTLE
 
 
-@pytest.mark.parametrize(
-    ("timeout", "of_queue", "lease"), [(None, None, 60.0), (10.0, None, 15.0), (0.5, 20, 5.5), (None, 10, 15.0)]
-)
-def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_renewed(timeout, of_queue, lease):
-    task = make_queue(actions_elsewhere=False, timeout=of_queue).publish("echo", timeout=timeout).task
+def test_process_renews_at_the_interval_of_the_task_and_follows_a_change_from_its_next_renewal():
+    queue, operations = make_queue(actions_elsewhere=False), operations_of("w1")
+    for interval, beat in ((None, 20.0), (2.0, 2.0), (50.0, 20.0)):
+        claim = claimed_by_process(operations, queue, heartbeat_interval=interval)
+        assert claim.heartbeat == pytest.approx(beat, abs=0.01)
+        change(claim.instance, heartbeat_interval=1.5)
+        assert operations.renew([claim]) == set()
+        assert claim.heartbeat == 1.5
+
+
+def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_renewed():
     operations = operations_of("w1")
-    [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
-    assert claim.lease == pytest.approx(lease, abs=0.01)
-    until = fresh(task).state_locked_until
-    assert operations.renew([claim]) == set()
-    assert (fresh(task).state_locked_until > until) == (timeout is of_queue is None)
+    for timeout, of_queue, lease in ((None, None, 60.0), (10.0, None, 15.0), (0.5, 20, 5.5), (None, 10, 15.0)):
+        queue = make_queue(f"{timeout} {of_queue}", actions_elsewhere=False, timeout=of_queue)
+        claim = claimed_by_process(operations, queue, timeout=timeout)
+        assert claim.lease == pytest.approx(lease, abs=0.01)
+        until = fresh(claim.instance).state_locked_until
+        assert operations.renew([claim]) == set()
+        assert (fresh(claim.instance).state_locked_until > until) == (timeout is of_queue is None)
 
 
-@pytest.mark.parametrize("of_queue", [False, True])
-def test_shorter_timeout_is_that_of_the_attempt_from_its_next_renewal(of_queue):
-    queue = make_queue(actions_elsewhere=False, timeout=None if of_queue else 3600)
-    task = queue.publish("echo").task
+def test_shorter_timeout_is_that_of_the_attempt_from_its_next_renewal():
     operations = operations_of("w1")
-    [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
-    claim.max_runtime = 60.0
-    operations.renew([claim])
-    assert claim.max_runtime == 60
-    if of_queue:
-        Queue.objects.update(timeout=2.5)
-    else:
-        task.change(timeout=2.5)
-    assert operations.renew([claim]) == set()
-    assert claim.max_runtime == 2.5
+    for of_queue in (False, True):
+        queue = make_queue(f"{of_queue}", actions_elsewhere=False, timeout=None if of_queue else 3600)
+        claim = claimed_by_process(operations, queue)
+        claim.max_runtime = 60.0
+        operations.renew([claim])
+        assert claim.max_runtime == 60
+        if of_queue:
+            Queue.objects.filter(pk=queue.pk).update(timeout=2.5)
+        else:
+            fresh(claim.instance).change(timeout=2.5)
+        assert operations.renew([claim]) == set()
+        assert claim.max_runtime == 2.5
 
 
 @pytest.mark.parametrize("others", [[], ["w3"]])
