@@ -2,9 +2,18 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
+from typing import Any, TypeAlias
+
+# What callers give to be stored as JSON; read-only, so that a dict[str, int] or a TypedDict is one.
+JsonInput: TypeAlias = str | float | Mapping[str, object] | Sequence[object] | None
+
+# What was stored as JSON. It is Any, and so are the values of an object: who stored it knows what it has, and would
+# have to cast each value of a union.
+Json: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Json]
 
 WORKER_NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,100}")
 WORKER_NAME_RULE = "a text of 1 to 100 printable characters"

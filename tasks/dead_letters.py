@@ -19,8 +19,8 @@ from django.views.debug import get_default_exception_reporter_filter
 from stator.claims import bounded
 from stator.models import Now, names_of
 from stator.rows.readings import read
+from stator.texts import Json
 from tasks.conf import load_settings
-from tasks.messages import Json
 from tasks.models import Run, Schedule, Task
 from tasks.queue import runs
 from tasks.rows.clock import Later

@@ -6,12 +6,14 @@ From publication to its end a task is ``pending``. Whether its status is *invisi
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db.models import Q
 
 from stator.graph import State, StateGraph
-from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class Attempting:
     seconds after the attempt that has just failed, by the number of failures, in the context of that attempt.
     """
 
-    attempt: Callable[[Any], Awaitable[str]] | None = None
+    attempt: Callable[["Task"], Awaitable[str]] | None = None
     backoff: Callable[[int], float] | None = None
 
 
@@ -63,7 +65,7 @@ class TaskGraph(StateGraph):
     shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)
 
     @classmethod
-    async def handle_pending(cls, task: TaskRow) -> Any:
+    async def handle_pending(cls, task: "Task") -> str:
         """Run the task's action in this worker."""
         if ATTEMPTING.attempt is None:
             raise RuntimeError("no task can be attempted before the app tasks is ready")

@@ -8,16 +8,13 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any
 
 from stator import texts
 from stator.graph.backoff import MAX_SECONDS
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, nearest
 from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
-
-# A value as JSON has it.
-Json: TypeAlias = Any
 
 NAME_LENGTH = 200
 MAX_WORKERS = 1000

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from django.db.models import F
 
 from stator.asynchronous import in_thread
 from stator.models import Reason, StateField, name_of, worker_of
+from stator.texts import Json
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
@@ -45,7 +46,7 @@ class Task(TaskRow):
 
     state = StateField(TaskGraph)
 
-    objects: ClassVar[Any] = TaskQuerySet.as_manager()
+    objects: ClassVar[TaskQuerySet] = cast(TaskQuerySet, TaskQuerySet.as_manager())
 
     @classmethod
     def from_db(
@@ -90,7 +91,7 @@ class Task(TaskRow):
         return list(dict.fromkeys(ended.order_by("pk").values_list("worker", flat=True)))
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Json]:
         """The results: at most one, or for a shared task one for each completed part."""
         if self.worker_count == 1:
             return [self.result] if self.state == "completed" else []

@@ -1,21 +1,26 @@
 """Queries for tasks by status, metadata, age and worker; canceling and requeuing many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING
 
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from stator.asynchronous import in_thread
 from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
-from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
+from tasks.queue.operator_actions import AuthorAndReason, Requeued, cancel_many, requeue_many
 from tasks.rows.clock import Later
+from tasks.rows.queues import QueueRow
+from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
@@ -26,7 +31,7 @@ MAX_TASKS = 10_000
 SLOWEST, FASTEST = 0.1, 1_000_000
 
 
-class TaskQuerySet(QuerySet[Any]):
+class TaskQuerySet(QuerySet["Task"]):
     """Tasks by status, metadata, age or worker."""
 
     def with_status(self, *statuses: str) -> "TaskQuerySet":
@@ -39,10 +44,9 @@ class TaskQuerySet(QuerySet[Any]):
                 wanted |= condition
         return self.filter(wanted)
 
-    def with_metadata(self, metadata: dict[str, object]) -> "TaskQuerySet":
+    def with_metadata(self, metadata: Mapping[str, object]) -> "TaskQuerySet":
         """Return tasks whose metadata has all of these names and values."""
-        found: TaskQuerySet = with_metadata(self, metadata) if metadata else self
-        return found
+        return with_metadata(self, metadata) if metadata else self
 
     def older_than(self, seconds: float) -> "TaskQuerySet":
         """Return tasks that were published more than ``seconds`` ago."""
@@ -103,7 +107,7 @@ class TaskQuerySet(QuerySet[Any]):
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
 
-    def end_exhausted(self, queue: Model | None = None) -> int:
+    def end_exhausted(self, queue: QueueRow | None = None) -> int:
         """Move unclaimed tasks without attempts left to errored; return how many.
 
         This is for tasks whose last lease ran out; a worker that ends its claim moves the task itself. Index
@@ -124,7 +128,7 @@ class TaskQuerySet(QuerySet[Any]):
         if status in TERMINAL:
             # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]
-        parts: QuerySet[Model] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
+        parts: QuerySet[Task] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
         running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
         free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
@@ -146,13 +150,12 @@ class TaskQuerySet(QuerySet[Any]):
 
     @property
     def _all_tasks(self) -> "TaskQuerySet":
-        rows: TaskQuerySet = self.model.objects.using(written_to(self))
-        return rows
+        return self.model.objects.using(written_to(self))
 
     @property
-    def _runs(self) -> QuerySet[Model]:
+    def _runs(self) -> QuerySet[Run]:
         return run_rows(self.db)
 
 
-def _author_and_reason(action: Action) -> dict[str, Any]:
+def _author_and_reason(action: Action) -> AuthorAndReason:
     return {"actor": action.actor, "reason": action.reason, "action": action}

@@ -8,20 +8,29 @@ from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, wraps
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from stator.asynchronous import awaited
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
-from tasks.actions.frequency import Frequency, frequency, key_text
+from stator.texts import Json, JsonObject
+from tasks.actions.frequency import Frequency, LimitOptions, frequency, key_text
 from tasks.actions.options import ActionOptions
 from tasks.conf import DJANGO
-from tasks.extensions.isolation.options import Isolated
+from tasks.extensions.isolation.options import Isolated, IsolatedOption
 from tasks.failures import NoHandler
-from tasks.messages import Json, remedy_for
+from tasks.messages import remedy_for
+
+if TYPE_CHECKING:
+    from stator.querysets import HeldClaim
+    from tasks.models import Task
 
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., object])
+
+# The delay after an error: seconds, or a function of the number of errors.
+Delay: TypeAlias = Backoff | float | Callable[[int], float]
 
 NAME = re.compile(r"[\w.-]{1,200}")
 
@@ -33,7 +42,7 @@ MAX_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data,
 # of which only :func:`variant_of` decides.
-finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
+finders: dict[str, Callable[[str, str, Json], "RegisteredAction"]] = {}
 
 # The beginning of the keys of tasks that batches publish; the number of the batch follows.
 BATCH_KEY = "tasks.batch:"
@@ -50,7 +59,7 @@ class Context:
 
     __slots__ = ("_over", "_stopped", "claim", "task", "worker")
 
-    def __init__(self, task: Any, claim: Any, worker: str) -> None:
+    def __init__(self, task: "Task", claim: "HeldClaim", worker: str) -> None:
         self.task, self.claim, self.worker = task, claim, worker
         self._over = False
         # Created on first use, because an event costs more than the rest of the context.
@@ -75,7 +84,7 @@ class Context:
     @property
     def attempt(self) -> int:
         """The number of this attempt; 1 is the first."""
-        return int(self.claim.attempt)
+        return self.claim.attempt
 
     @property
     def batch(self) -> int | None:
@@ -86,11 +95,11 @@ class Context:
 
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
-        return not self._over and bool(self.claim.still_mine())
+        return not self._over and self.claim.still_mine()
 
     def extend(self, seconds: float) -> bool:
         """Extend the lease to ``seconds`` from now, within the timeout; return False if the claim has ended."""
-        return not self._over and bool(self.claim.extend(seconds))
+        return not self._over and self.claim.extend(seconds)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the attempt is; the worker's next heartbeat writes it."""
@@ -101,14 +110,12 @@ class Context:
 
         As ``task.stator.step()``.
         """
-        found: Result = self.claim.step(name, function)
-        return found
+        return self.claim.step(name, function)
 
     @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
-        found: Result = await self.claim.astep(name, function)
-        return found
+        return await self.claim.astep(name, function)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +127,7 @@ class AttemptOptions(
 
     timeout: float | None = None
     max_attempts: int | None = None
-    backoff: Backoff | float | Callable[[int], float] = BACKOFF
+    backoff: Delay = BACKOFF
     local_retries: int = 0
     local_delay: float = 1.0
     rate: str = ""
@@ -167,7 +174,7 @@ class RegisteredAction(AttemptOptions):
     function: Callable[..., Any]
     queue: str = ""
     takes_context: bool = False
-    key: str | Callable[[Any], Any] | None = None
+    key: str | Callable[["Task"], object] | None = None
     errors_are_final: bool = False
 
     def __post_init__(self) -> None:
@@ -210,7 +217,7 @@ class RegisteredAction(AttemptOptions):
         """Whether a rate or concurrency limit applies."""
         return bool(self.rate or self.concurrency)
 
-    def throttle_key(self, task: Any) -> str:
+    def throttle_key(self, task: "Task") -> str:
         """Return the key under which the task counts for the rate and the concurrency."""
         try:
             value = copy_context().run(self.key, task) if callable(self.key) else None
@@ -220,10 +227,10 @@ class RegisteredAction(AttemptOptions):
             value = task.data.get(self.key)
         return key_text(self.queue, self.name, "" if value is None else value)
 
-    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, context: Context) -> tuple[list[object], JsonObject]:
         """Return the positional and keyword arguments of the function."""
         data = context.task.data
-        before = [context] if self.takes_context else []
+        before: list[object] = [context] if self.takes_context else []
         if isinstance(data, dict):
             return before, data
         return [*before, *([] if data is None else [data])], {}
@@ -236,13 +243,13 @@ class RegisteredAction(AttemptOptions):
         args, kwargs = self.arguments(context)
         return partial(self.function, *args, **kwargs)
 
-    def call(self, context: Context) -> Any:
+    def call(self, context: Context) -> object:
         """Call a synchronous function in this thread."""
         return self.bound(context)()
 
-    def acall(self, context: Context) -> Coroutine[Any, Any, Any]:
+    def acall(self, context: Context) -> Coroutine[object, None, object]:
         """Call a coroutine function, and return the coroutine."""
-        called: Coroutine[Any, Any, Any] = self.bound(context)()
+        called: Coroutine[object, None, object] = self.bound(context)()
         return called
 
     @property
@@ -253,11 +260,11 @@ class RegisteredAction(AttemptOptions):
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
 
-    async def backoff_after(self, error: BaseException, task: Any) -> Any:
+    async def backoff_after(self, error: BaseException, task: "Task") -> Delay | None:
         """Return the back-off after an error; None if the error is final. Subclasses override it."""
         return self.backoff
 
-    def result_of(self, value: Json) -> Any:
+    def result_of(self, value: object) -> object:
         """Return the value to store as the task's result."""
         return value
 
@@ -275,7 +282,7 @@ class Registry(dict[str, dict[str, RegisteredAction]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.derived: dict[Any, Any] = {}
+        self.derived: dict[object, Any] = {}
 
     def __setitem__(self, name: str, by_queue: dict[str, RegisteredAction]) -> None:
         super().__setitem__(name, by_queue)
@@ -309,7 +316,25 @@ def of_registry(function: Callable[..., Result]) -> Callable[..., Result]:
     return cached
 
 
-def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+class DeclaredOptions(
+    IsolatedOption,  # tasks.extensions.isolation
+    LimitOptions,
+    TypedDict,
+    total=False,
+):
+    """The options of :func:`action`."""
+
+    queue: str
+    takes_context: bool
+    timeout: float | None
+    max_attempts: int | None
+    backoff: Delay
+    local_retries: int
+    local_delay: float
+    key: "str | Callable[[Task], object] | None"
+
+
+def action(name: str, **options: Unpack[DeclaredOptions]) -> Callable[[Function], Function]:
     """Register a function, sync or async, as the action ``name``; a call of the function is still a call.
 
     The function gets the task's data: an object as keyword arguments, null as no argument, anything else as one
@@ -335,7 +360,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     for unknown in sorted(options.keys() - ACTION_OPTIONS):
         raise TypeError(f"action {name!r} has no option {unknown!r}; {remedy_for(unknown, ACTION_OPTIONS)}")
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Function) -> Function:
         made = RegisteredAction(name=name, function=function, **options)
         by_queue = registry.get(name, {})
         known = by_queue.get(made.queue)
@@ -371,7 +396,7 @@ def find(name: str, queue: str, data: Json = None) -> RegisteredAction:
     return found
 
 
-def variant_of(data: Json) -> Any:
+def variant_of(data: Json) -> Json:
     """Return what of a task's data decides which of the actions of one name is found: the alias of its backend."""
     return data.get("backend") if isinstance(data, dict) else None
 
@@ -400,7 +425,7 @@ def actions_on_loop() -> frozenset[str]:
 django_on_loop: set[str] = set()
 
 
-def contained(function: Callable[..., object], *args: object) -> Any:
+def contained(function: Callable[..., Result], *args: object) -> Result:
     """Call project code for a coroutine that awaits the result; raise no error that a future would not pass on."""
     try:
         return function(*args)

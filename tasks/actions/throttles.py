@@ -5,6 +5,7 @@ Each statement is a transaction of its own, so no row stays locked while an acti
 
 import random
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.db import models
@@ -15,7 +16,9 @@ from tasks.actions.frequency import KEY_LENGTH, Frequency, UsedLimit
 from tasks.actions.registry import RegisteredAction
 from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_model, task_rows
-from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 # Tries if another worker changes the row at the same time. After the last one, the attempt is postponed.
 TRIES = 5
@@ -100,7 +103,7 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, found: RegisteredAction, task: TaskRow, token: UUID) -> tuple[float, str]:
+    def admit(cls, found: RegisteredAction, task: "Task", token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.

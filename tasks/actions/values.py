@@ -3,10 +3,9 @@
 from stator.texts import json_text
 from tasks.conf import TaskSettings
 from tasks.failures import NotStorable
-from tasks.messages import Json
 
 
-def storable(value: Json, settings: TaskSettings) -> str:
+def storable(value: object, settings: TaskSettings) -> str:
     """Return a result as JSON text; raise ``NotStorable`` if that is impossible."""
     try:
         return json_text("the result", value, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)

@@ -1,7 +1,7 @@
 """Admin of batches: how far they are, and cancel and requeue of what failed. Batches are never edited."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
@@ -89,7 +89,7 @@ class BatchList(ManagedList):
 def _left(batches: QuerySet[Model], pks: list[int]) -> dict[int, str]:
     """Return by batch how many tasks have not ended."""
 
-    def unended(tasks: QuerySet[Model]) -> QuerySet[Any]:
+    def unended(tasks: QuerySet[Task]) -> QuerySet[Task]:
         return tasks.filter(state__in=["pending", "shared"])
 
     if are_apart(Task, batches.db):
@@ -98,6 +98,12 @@ def _left(batches: QuerySet[Model], pks: list[int]) -> dict[int, str]:
         return {pk: count_text(counts[pk], cut) for pk in pks}
     asked = for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")
     return {pk: count_text(count) for pk, count in asked}
+
+
+class ListedBatch(Protocol):
+    """A batch in the list."""
+
+    shown_left: str
 
 
 class BatchAdmin(OperatedAdmin):
@@ -120,7 +126,7 @@ class BatchAdmin(OperatedAdmin):
         return Q(pk__in=number_in(words)) | Q(key=words)
 
     @admin.display(description="tasks left")
-    def left(self, batch: Any) -> str:
+    def left(self, batch: ListedBatch) -> str:
         """Return how many tasks have not ended."""
         return str(batch.shown_left)
 

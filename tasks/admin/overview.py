@@ -1,11 +1,10 @@
 """The queues section of the admin's overview: what waits in each queue, since when, and what is paused."""
 
 from collections import Counter
-from typing import Any
 
 from django.contrib import admin
 from django.db import router
-from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, Max, Model, Q, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, Max, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin import Cell, Section
@@ -56,9 +55,9 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 
-def _first(using: str) -> list[Any]:
+def _first(using: str) -> list[Queue]:
     """Return the queues to show, and one more if there are more."""
-    queues: QuerySet[Model] = QuerySet(Queue, using=using)
+    queues: QuerySet[Queue] = QuerySet(Queue, using=using)
     waits = has_any(queues, lambda tasks: tasks.filter(state_ready=True))
     rows = queues.annotate(
         read_at=Now(),
@@ -75,7 +74,7 @@ def _claimed(using: str) -> Counter[int]:
 
 
 def _row(
-    queue: Any, line: QueueFigures, claimed: int, asking: tuple[int, float] | None, tasks: str
+    queue: Queue, line: QueueFigures, claimed: int, asking: tuple[int, float] | None, tasks: str
 ) -> tuple[Cell, ...]:
     late = line.waited is not None and line.waited > TOO_LONG and not queue.claiming_paused
     return (

@@ -124,7 +124,7 @@ class QueueWithFigures(Protocol):
 class QueueList(BoundedChangeList):
     """A page of queues with their figures, which are read for all of them together."""
 
-    def enrich(self, rows: list[object]) -> None:
+    def enrich(self, rows: list[Any]) -> None:
         """Read the figures."""
         add_figures(rows, self.queryset.db)
 

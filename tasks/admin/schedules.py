@@ -55,7 +55,7 @@ def latest_ticks(schedule: Schedule) -> list[ShownTick]:
     if schedule.queue_id is None:
         return []
     indexes = range(schedule.tick_index - 1, max(-1, schedule.tick_index - 1 - SHOWN), -1)
-    keys = {schedule.task_key_of(index): index for index in indexes}
+    keys: dict[str | None, int] = {schedule.task_key_of(index): index for index in indexes}
     # The index on keys begins with the queue.
     tasks = Task.objects.using(schedule._state.db).filter(queue=schedule.queue_id, key__in=list(keys))
     by_index = {keys[task.key]: task for task in tasks[:SHOWN]}

@@ -75,7 +75,7 @@ class TaskList(ManagedList):
 class DeadLetterFilter(ErrorFilter):
     """Dead letters with one error."""
 
-    def failing(self, rows: QuerySet[Model]) -> QuerySet[Any]:
+    def failing(self, rows: QuerySet[Model]) -> QuerySet[Task]:
         """Return the dead letters."""
         return Task.objects.using(rows.db).dead_letters()
 

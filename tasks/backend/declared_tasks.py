@@ -3,11 +3,14 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tasks.actions.registry import AttemptOptions, is_delay
 from tasks.backend import framework
-from tasks.backend.framework import Task, TaskResult
+from tasks.backend.framework import Task, TaskContext, TaskResult
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 # Called with the error and the task's result, which has it already; returns seconds, or None to end the task.
 BackoffFunction = Callable[[BaseException, TaskResult], float | None]
@@ -19,6 +22,32 @@ class StatorTask(Task):
 
     max_attempts: int | None = None
     backoff: BackoffFunction | None = None
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of :func:`task`, and of the framework's, but for ``takes_context``."""
+
+    priority: int | None
+    queue_name: str | None
+    backend: str | None
+    max_attempts: int | None
+    backoff: BackoffFunction | None
+
+
+@overload
+def task(function: Callable[Given, Result], /) -> "Task[Given, Result]": ...
+
+
+@overload
+def task(
+    *, takes_context: Literal[True], **options: Unpack[TaskOptions]
+) -> "Callable[[Callable[Concatenate[TaskContext[Any, Any], Given], Result]], Task[Given, Result]]": ...
+
+
+@overload
+def task(
+    *, takes_context: Literal[False] = False, **options: Unpack[TaskOptions]
+) -> "Callable[[Callable[Given, Result]], Task[Given, Result]]": ...
 
 
 def task(
@@ -35,7 +64,7 @@ def task(
     the seconds until the next attempt, or None to end the task. Another backend than ``StatorBackend`` ignores both.
     """
 
-    def declare(function: Callable[..., Any]) -> Any:
+    def declare(function: Callable[..., Any]) -> Task:
         declared = framework.task(**options)(function)
         if not isinstance(declared, StatorTask):
             return declared
@@ -55,9 +84,8 @@ def problem_of(declared: Task) -> str:
     return ""
 
 
-def delay_of(declared: Any, error: BaseException, result: TaskResult) -> float | None:
-    """Return what the task's ``backoff`` says after an error: seconds, or None if the task has failed."""
-    function: BackoffFunction = declared.backoff
+def delay_of(declared: Task, function: BackoffFunction, error: BaseException, result: TaskResult) -> float | None:
+    """Return what the function ``backoff`` of a task says after an error: seconds, or None if the task has failed."""
     delay = function(error, result)
     if delay is not None and not is_delay(delay):
         raise TypeError(f"backoff of {declared.module_path} returned {delay!r:.80}; return seconds or None")

@@ -6,7 +6,7 @@ These tasks have no keys, metadata or workers, so there is far less to check and
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from json import loads
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import router
 
@@ -18,8 +18,10 @@ from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.queue.inserts import PUBLISHING, QueueTemplate, delay_of, insert, insert_by_rows
 from tasks.queue.parts import place_of_task
 from tasks.rows.clock import Later
-from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 RETURNING = ("id", "created", "state_ready")
 # The values that all tasks of the framework have.
@@ -79,7 +81,7 @@ def _in_one_statement(
 
 
 def _by_rows(
-    queue: QueueRow, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
+    queue: "Queue", options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
 ) -> list[tuple[int, datetime]]:
     using = str(queue._state.db)
     due: dict[str, object] = {}
@@ -95,7 +97,7 @@ def _by_rows(
     return [(task.pk, task.created) for task in tasks]
 
 
-def _queue(using: str, name: str) -> Any:
+def _queue(using: str, name: str) -> "Queue":
     """Return the queue with that name; create it if it is missing."""
     queues = queue_rows(using)
     # Packages that look for repeated queries would take a ``get()`` in each call for one of them.

@@ -7,11 +7,11 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -22,8 +22,9 @@ from django.db.models import Model
 from stator.asynchronous import in_thread
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
-from tasks.actions.registry import Context, RegisteredAction, contained, variant_of
-from tasks.backend.declared_tasks import StatorTask, delay_of, problem_of
+from stator.texts import Json, JsonObject
+from tasks.actions.registry import Context, Delay, RegisteredAction, contained, variant_of
+from tasks.backend.declared_tasks import BackoffFunction, StatorTask, delay_of, problem_of
 from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
     BaseTaskBackend,
@@ -48,7 +49,7 @@ from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.failures import NoHandler
-from tasks.messages import Json, json_text
+from tasks.messages import json_text
 from tasks.queue.priorities import priority_of
 from tasks.queue.publishing import bound_tasks
 from tasks.queue.rules import queue_name_problem
@@ -74,7 +75,7 @@ PLAIN = {str, int, float, bool}
 MAX_KNOWN = 1000
 
 # The positional and keyword arguments of one call.
-Call = tuple[list[Any], dict[str, Any]]
+Call = tuple[list[Json], JsonObject]
 
 
 class Known(NamedTuple):
@@ -115,11 +116,13 @@ class StatorBackend(BaseTaskBackend):
         if len(_declared) < MAX_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
-    def enqueue(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
+    def enqueue(self, task: Task, args: list[object], kwargs: dict[str, object]) -> TaskResult:
         """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
         return self._enqueue(task, [(args, kwargs)])[0]
 
-    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, object]]]) -> list[TaskResult]:
+    def enqueue_many(
+        self, task: Task, calls: Iterable[tuple[Sequence[object], Mapping[str, object]]]
+    ) -> list[TaskResult]:
         """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
 
         The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
@@ -176,7 +179,7 @@ class StatorBackend(BaseTaskBackend):
             "retention": options.retention,
         }
 
-    def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
+    def _data(self, task: Task, args: Sequence[object], kwargs: Mapping[str, object], nonce: str) -> JsonObject:
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
         data = {**call, "backend": self.alias, NONCE: nonce}
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
@@ -255,29 +258,32 @@ class DjangoAction(RegisteredAction):
     task: Task
     queues: frozenset[str] = frozenset()
 
-    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, context: Context) -> tuple[list[object], JsonObject]:
         """Return the arguments it was enqueued with, after the context if it takes one."""
-        data = context.task.data
+        data: Json = context.task.data
         before: list[object] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
 
-    def acall(self, context: Context) -> Coroutine[Any, Any, Any]:
+    def acall(self, context: Context) -> Coroutine[object, None, object]:
         """Call a coroutine function, and return the coroutine."""
         if self.takes_context and has_past(context.task):
             return self._acall_with_past(context)
         return super().acall(context)
 
     async def _acall_with_past(self, context: Context) -> object:
-        return await (await sync_to_async(contained)(self.bound, context))()
+        bound: Callable[[], Awaitable[object]] = await sync_to_async(contained)(self.bound, context)
+        return await bound()
 
-    async def backoff_after(self, error: BaseException, task: TaskRow) -> Any:
+    async def backoff_after(self, error: BaseException, task: TaskRow) -> Delay | None:
         """Return the seconds that the task's own ``backoff`` says, or None; else the back-off of ``OPTIONS``."""
-        if getattr(self.task, "backoff", None) is None:
+        # A task of another class may come from ``django-tasks`` beside ``django.tasks``.
+        own: BackoffFunction | None = getattr(self.task, "backoff", None)
+        if own is None:
             return self.backoff
-        return await sync_to_async(contained)(self._own_delay, error, task)
+        return await sync_to_async(contained)(self._own_delay, own, error, task)
 
-    def _own_delay(self, error: BaseException, task: TaskRow) -> float | None:
-        return delay_of(self.task, error, failed(_result_of(task), error))
+    def _own_delay(self, own: BackoffFunction, error: BaseException, task: TaskRow) -> float | None:
+        return delay_of(self.task, own, error, failed(_result_of(task), error))
 
     @property
     def is_heard(self) -> bool:
@@ -294,7 +300,7 @@ class DjangoAction(RegisteredAction):
         else:
             self._started(context)
 
-    def result_of(self, value: Json) -> Any:
+    def result_of(self, value: object) -> object:
         """Return the value normalized as Django does: mappings, sequences and text as their JSON types."""
         return value if type(value) in PLAIN else normalize_json(value)
 
@@ -352,7 +358,7 @@ def tell_finished(
     moves: Iterable[Move],
     using: str,
     failures: Iterable[tuple[object, Failure]] = (),
-    instances: Mapping[Any, Any] | None = None,
+    instances: Mapping[object, TaskRow] | None = None,
     **kwargs: object,
 ) -> None:
     """Send ``task_finished`` for the ended tasks of Django's framework."""

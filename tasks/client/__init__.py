@@ -23,10 +23,10 @@ import traceback
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 # Relative, so that a copy of the folder works under any name.
 from .consuming import ConsumerLoop, LoopClaim
@@ -36,6 +36,9 @@ MAX_PAUSE = 10.0
 MAX_ENDED, MAX_TOLD = 1000, 8000
 # The most characters of a text about progress.
 MAX_TEXT = 200
+
+# An object of an answer. Its values are Any: programs index into what they know is there.
+Answer: TypeAlias = dict[str, Any]
 
 # The query of a request to start over.
 _OVER = "?start_over=true"
@@ -75,11 +78,11 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client of {self.base_url}>"
 
-    def health(self) -> Any:
+    def health(self) -> Answer:
         """Check that the server and its database answer."""
         return self._call("GET", "health")
 
-    def publish(self, queue: str, action: str, data: object = ..., **options: object) -> Any:
+    def publish(self, queue: str, action: str, data: object = ..., **options: object) -> Answer:
         """Publish a task and return ``{"task": ..., "outcome": ...}``; ``data``: if left out, null.
 
         The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: with these, a
@@ -88,7 +91,7 @@ class Client:
         body = {"action": action, **({} if data is ... else {"data": data}), **options}
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
 
-    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **options: object) -> list[Any]:
+    def publish_many(self, queue: str, tasks: Sequence[Mapping[str, object]], **options: object) -> list[Answer]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order.
 
         ``options``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them; and ``batch``: the number of
@@ -97,7 +100,7 @@ class Client:
         path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **options}
         return list(self._call("POST", path, body, again=_may_repeat(tasks, options))["results"])
 
-    def open_batch(self, queue: str, *, key: str | None = None, **actions: object) -> Any:
+    def open_batch(self, queue: str, *, key: str | None = None, **actions: object) -> Answer:
         """Open a batch, which does not end before :meth:`close_batch`.
 
         ``actions``: the tasks ``on_done``, ``on_failed`` and ``on_first_failure``.
@@ -105,19 +108,19 @@ class Client:
         body = {"key": key, **actions}
         return self._call("POST", f"queues/{_quote(queue)}/batches", body, again=key is not None)
 
-    def batch(self, number: int) -> Any:
+    def batch(self, number: int) -> Answer:
         """Return one batch with the counts of its tasks."""
         return self._call("GET", f"batches/{number}")
 
-    def close_batch(self, number: int) -> Any:
+    def close_batch(self, number: int) -> Answer:
         """Let an open batch end with its last task."""
         return self._call("POST", f"batches/{number}/close", {}, again=True)
 
-    def cancel_batch(self, number: int, *, running: bool = False, reason: str = "") -> Any:
+    def cancel_batch(self, number: int, *, running: bool = False, reason: str = "") -> Answer:
         """Cancel a batch with its waiting tasks, and with ``running`` also claimed ones."""
         return self._call("POST", f"batches/{number}/cancel{_canceling(running, reason)}", {}, again=True)
 
-    def requeue_batch(self, number: int, *, start_over: bool = False) -> Any:
+    def requeue_batch(self, number: int, *, start_over: bool = False) -> Answer:
         """Requeue up to 10,000 dead letters of a batch; with ``start_over`` their recorded steps run again."""
         return self._call("POST", f"batches/{number}/requeue{_OVER * start_over}", {})
 
@@ -125,7 +128,7 @@ class Client:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
         return self._claim(queue, worker, wait, options, time.sleep)
 
-    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: Any) -> "ConsumerLoop":
+    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: Any) -> "ConsumerLoop[HttpClaim]":
         """Return the loop of a worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
         ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
@@ -139,7 +142,7 @@ class Client:
         return loop
 
     def _claim(
-        self, queue: str, worker: str, wait: float, options: dict[str, Any], sleep: Callable[[float], None]
+        self, queue: str, worker: str, wait: float, options: dict[str, object], sleep: Callable[[float], None]
     ) -> list["HttpClaim"]:
         path, end, left = f"queues/{_quote(queue)}/claims", time.monotonic() + wait, wait
         while True:
@@ -153,113 +156,113 @@ class Client:
                 if error.code != "busy" or not left:
                     raise
             left = max(0.0, end - time.monotonic())
-        since = sent + answer["waited"]
-        return [HttpClaim(self, found, options.get("lease"), since) for found in answer["claims"]]
+        wanted, since = cast("float | None", options.get("lease")), sent + answer["waited"]
+        return [HttpClaim(self, found, wanted, since) for found in answer["claims"]]
 
-    def resolve_many(self, queue: str, results: dict["HttpClaim", Any]) -> list["HttpClaim"]:
+    def resolve_many(self, queue: str, results: Mapping["HttpClaim", object]) -> list["HttpClaim"]:
         """Complete claims of one queue, each with its result; return the claims that were lost.
 
         One request ends up to ``MAX_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
         return self._end_many(queue, "resolve", "result", results)
 
-    def fail_many(self, queue: str, errors: dict["HttpClaim", Any]) -> list["HttpClaim"]:
+    def fail_many(self, queue: str, errors: Mapping["HttpClaim", object]) -> list["HttpClaim"]:
         """End claims of one queue without success, each with its error; return the claims that were lost.
 
         Requests are split and retried as by :meth:`resolve_many`.
         """
         return self._end_many(queue, "fail", "error", {claim: _sendable(str(error)) for claim, error in errors.items()})
 
-    def task(self, pk: int) -> Any:
+    def task(self, pk: int) -> Answer:
         """Return one task, with its runs."""
         return self._call("GET", f"tasks/{pk}")
 
-    def tasks(self, **filters: object) -> Iterator[Any]:
+    def tasks(self, **filters: object) -> Iterator[Answer]:
         """Yield all tasks that match (``queue``, ``status``, ``metadata`` and so on), page by page."""
         if "metadata" in filters:
             filters["metadata"] = json.dumps(filters["metadata"])
         return self._pages("tasks", "tasks", filters)
 
-    def explain(self, pk: int) -> list[Any]:
+    def explain(self, pk: int) -> list[Answer]:
         """Return the reasons why a task is not moving, the most decisive first."""
         return list(self._call("GET", f"tasks/{pk}/explain")["reasons"])
 
-    def cancel(self, pk: int, *, running: bool = False, reason: str = "") -> Any:
+    def cancel(self, pk: int, *, running: bool = False, reason: str = "") -> Answer:
         """Cancel a task that waits, and with ``running`` also one that a worker holds."""
         return self._call("POST", f"tasks/{pk}/cancel{_canceling(running, reason)}", {}, again=True)
 
-    def change(self, pk: int, **options: object) -> Any:
+    def change(self, pk: int, **options: object) -> Answer:
         """Change options of a task that has not ended; options that are not given stay."""
         return self._call("POST", f"tasks/{pk}/change", options, again=True)
 
-    def requeue(self, pk: int, *, start_over: bool = False) -> Any:
+    def requeue(self, pk: int, *, start_over: bool = False) -> Answer:
         """Requeue a dead letter; with ``start_over`` its recorded steps run again."""
         return self._call("POST", f"tasks/{pk}/requeue{_OVER * start_over}", {})
 
-    def queues(self) -> Iterator[Any]:
+    def queues(self) -> Iterator[Answer]:
         """Yield the queues that this token may use."""
         return self._pages("queues", "queues", {})
 
-    def queue(self, name: str) -> Any:
+    def queue(self, name: str) -> Answer:
         """Return one queue and its configuration."""
         return self._call("GET", f"queues/{_quote(name)}")
 
-    def create_queue(self, name: str, **settings: object) -> Any:
+    def create_queue(self, name: str, **settings: object) -> Answer:
         """Create a queue."""
         return self._call("POST", "queues", {"name": name, **settings})
 
-    def configure_queue(self, name: str, **settings: object) -> Any:
+    def configure_queue(self, name: str, **settings: object) -> Answer:
         """Change settings of a queue; settings that are not given stay."""
         return self._call("PATCH", f"queues/{_quote(name)}", settings, again=True)
 
-    def delete_queue(self, name: str, *, tasks: bool = False) -> Any:
+    def delete_queue(self, name: str, *, tasks: bool = False) -> Answer:
         """Delete a queue without tasks; with ``tasks`` also up to 10,000 tasks."""
         return self._call("DELETE", f"queues/{_quote(name)}{'?tasks=true' if tasks else ''}")
 
     def pause(
         self, name: str, *, publish: bool = False, claim: bool = False, reason: str = "", until: str | None = None
-    ) -> Any:
+    ) -> Answer:
         """Set whether publishing and claiming are paused, why, and until when (ISO 8601; None: until it is resumed)."""
         body = {"publish": publish, "claim": claim, "reason": reason, "until": until}
         return self._call("PUT", f"queues/{_quote(name)}/pause", body, again=True)
 
-    def resume(self, name: str) -> Any:
+    def resume(self, name: str) -> Answer:
         """End all pauses of a queue."""
         return self.pause(name)
 
-    def schedules(self, **filters: object) -> Iterator[Any]:
+    def schedules(self, **filters: object) -> Iterator[Answer]:
         """Yield the schedules that match (``queue``, ``name``, ``entity``), page by page."""
         return self._pages("schedules", "schedules", filters)
 
-    def schedule(self, pk: int) -> Any:
+    def schedule(self, pk: int) -> Answer:
         """Return one schedule."""
         return self._call("GET", f"schedules/{pk}")
 
-    def create_schedule(self, name: str, *, queue: str, action: str, **options: object) -> Any:
+    def create_schedule(self, name: str, *, queue: str, action: str, **options: object) -> Answer:
         """Create a schedule, with ``period`` or ``cron`` among its options."""
         return self._call("POST", "schedules", {"name": name, "queue": queue, "action": action, **options})
 
-    def change_schedule(self, pk: int, **options: object) -> Any:
+    def change_schedule(self, pk: int, **options: object) -> Answer:
         """Change options of a schedule; options that are not given stay. ``enabled=False`` pauses it."""
         return self._call("PATCH", f"schedules/{pk}", options, again=True)
 
-    def run_schedule(self, pk: int) -> Any:
+    def run_schedule(self, pk: int) -> Answer:
         """Fire one extra tick of a schedule now."""
         return self._call("POST", f"schedules/{pk}/run", {})
 
-    def delete_schedule(self, pk: int) -> Any:
+    def delete_schedule(self, pk: int) -> Answer:
         """Delete a schedule."""
         return self._call("DELETE", f"schedules/{pk}")
 
-    def managed_objects(self, label: str, **filters: object) -> Iterator[Any]:
+    def managed_objects(self, label: str, **filters: object) -> Iterator[Answer]:
         """Yield the managed objects of a model that match (``state``), page by page."""
         return self._pages(f"objects/{_quote(label)}", "objects", filters)
 
-    def managed_object(self, label: str, pk: object) -> Any:
+    def managed_object(self, label: str, pk: object) -> Answer:
         """Return one managed object with the reasons why it does not move, the events it takes, and its history."""
         return self._call("GET", f"objects/{_quote(label)}/{_quote(str(pk))}")
 
-    def send(self, label: str, pk: object, event: str, payload: object = None, *, key: str = "") -> Any:
+    def send(self, label: str, pk: object, event: str, payload: object = None, *, key: str = "") -> Answer:
         """Send an event to a managed object and return ``outcome``, ``missing``, ``note`` and ``object``.
 
         The call is retried only with a ``key``, which the object takes once from this consumer.
@@ -267,7 +270,7 @@ class Client:
         path = f"objects/{_quote(label)}/{_quote(str(pk))}/events/{_quote(event)}"
         return self._call("POST", path, {"payload": payload, "key": key}, again=bool(key))
 
-    def _end_many(self, queue: str, how: str, name: str, values: dict["HttpClaim", Any]) -> list["HttpClaim"]:
+    def _end_many(self, queue: str, how: str, name: str, values: Mapping["HttpClaim", object]) -> list["HttpClaim"]:
         """End claims in parts, each with its value under this name; return the claims that were lost."""
         lost, claims = [], list(values)
         for start in range(0, len(claims), MAX_ENDED):
@@ -281,7 +284,7 @@ class Client:
             lost += [claim for claim in part if claim.lost]
         return lost
 
-    def _pages(self, path: str, what: str, filters: dict[str, object]) -> Iterator[Any]:
+    def _pages(self, path: str, what: str, filters: dict[str, object]) -> Iterator[Answer]:
         while True:
             given = {name: value for name, value in filters.items() if value is not None}
             page = self._call("GET", f"{path}?{urllib.parse.urlencode(given, doseq=True)}")
@@ -356,9 +359,9 @@ class HttpClaim(LoopClaim):
     ``wanted``: the lease that was asked for. ``since``: the monotonic time when it began.
     """
 
-    def __init__(self, client: Client, answer: dict[str, Any], wanted: float | None, since: float) -> None:
+    def __init__(self, client: Client, answer: Answer, wanted: float | None, since: float) -> None:
         super().__init__(since)
-        self.task: dict[str, Any] = answer["task"]
+        self.task: Answer = answer["task"]
         self.attempt: int = answer["attempt"]
         self.lease = answer["lease"]
         self._follow(self.task)
@@ -366,7 +369,7 @@ class HttpClaim(LoopClaim):
         self._reached: dict[str, object] | None = None
         self._sent: dict[str, object] | None = None
         # The results of the recorded steps, once they were asked for, and the names that were used in this claim.
-        self._steps: dict[str, Any] | None = None
+        self._steps: Answer | None = None
         self._used: set[str] = set()
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
@@ -464,7 +467,7 @@ class HttpClaim(LoopClaim):
         self._follow(answer)
         self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
 
-    def _follow(self, task: dict[str, Any]) -> None:
+    def _follow(self, task: Answer) -> None:
         self.heartbeat_interval = task["heartbeat_interval"]
         self.max_unexpected_retries = task["max_unexpected_retries"]
 
@@ -501,7 +504,7 @@ class _Limited(ApiError):
     seconds = 1.0
 
 
-class _Loop(ConsumerLoop):
+class _Loop(ConsumerLoop[HttpClaim]):
     # Called with the function that sleeps between two tries.
     claim: Callable[[Callable[[float], None]], list["HttpClaim"]]
     lost_errors = (LeaseLost,)

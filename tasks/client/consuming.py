@@ -10,7 +10,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger("tasks.consume")
 
@@ -73,7 +75,7 @@ class StopSignals:
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> None:
         _watch_forks()
@@ -110,7 +112,10 @@ def _in_child() -> None:
         each.__exit__()
 
 
-class Loop:
+ClaimT = TypeVar("ClaimT", bound=LoopClaim)
+
+
+class Loop(Generic[ClaimT]):
     """The loop of a worker, whether its program is synchronous or not.
 
     Its coroutines wait by ``_take``, ``_do``, ``_sleep`` and ``_outcome`` alone. These are implemented by
@@ -131,7 +136,7 @@ class Loop:
         self.local_retries, self.local_delay = local_retries, local_delay
         self.stopped = False
         # The first claim is the one at hand.
-        self._held: list[Any] = []
+        self._held: list[ClaimT] = []
         self._changed = threading.Event()
         self._is_over = False
 
@@ -141,18 +146,18 @@ class Loop:
 
     # How it waits
 
-    async def _take(self) -> list[Any]:
+    async def _take(self) -> list[ClaimT]:
         """Claim tasks; wait for some."""
         raise NotImplementedError
 
-    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a function that may block."""
         raise NotImplementedError
 
     async def _sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
-    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+    async def _outcome(self, claim: ClaimT, handle: Callable[[ClaimT], Any]) -> tuple[object, Exception | None]:
         """Call the function of the program; return its result or its error."""
         raise NotImplementedError
 
@@ -164,7 +169,7 @@ class Loop:
 
     # The story of a claim
 
-    async def _claims(self) -> AsyncGenerator[Any, None]:
+    async def _claims(self) -> AsyncGenerator[ClaimT, None]:
         """Yield claims until the loop is stopped."""
         thread = threading.Thread(target=self._beat, name="heartbeats of a consumer", daemon=True)
         begun, self._is_over = None, False
@@ -187,7 +192,7 @@ class Loop:
                 self._changed.set()
                 await self._do(thread.join, MAX_PAUSE)
 
-    async def _next_claims(self) -> list[Any]:
+    async def _next_claims(self) -> list[ClaimT]:
         """Return claims once there are some, and nothing once the loop is stopped."""
         pause = MIN_PAUSE
         while not self.stopped:
@@ -205,7 +210,7 @@ class Loop:
                 await self._pause(pause * random.uniform(0.5, 1.0))
         return []
 
-    async def _attempt(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> None:
+    async def _attempt(self, claim: ClaimT, handle: Callable[[ClaimT], object]) -> None:
         while True:
             result, error = await self._outcome(claim, handle)
             if error is None:
@@ -264,7 +269,7 @@ class Loop:
             pause = None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
         self.leave_thread()
 
-    def _alive(self) -> list[Any]:
+    def _alive(self) -> list[ClaimT]:
         return [claim for claim in self._held if not claim.ended and not claim.lost]
 
     def _sent_heartbeat(self, claim: LoopClaim) -> bool:
@@ -301,7 +306,7 @@ class Loop:
         logger.warning(what, extra={name: value for name, value in told.items() if value}, exc_info=exc_info)
 
 
-class ConsumerLoop(Loop):
+class ConsumerLoop(Loop[ClaimT]):
     """The loop of a worker: iterate over it, or let :meth:`run` call a function for each task.
 
     It waits for tasks, sends heartbeats for all claims that it holds from a thread, and ends after :meth:`stop`, or in
@@ -310,11 +315,11 @@ class ConsumerLoop(Loop):
     were claimed and not begun are handed back.
     """
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[ClaimT]:
         """Claim tasks; wait for some."""
         raise NotImplementedError
 
-    def run(self, handle: Callable[[Any], Any]) -> None:
+    def run(self, handle: Callable[[ClaimT], object]) -> None:
         """Call ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
 
         If it raises an error after all local retries, the attempt fails with that error and the loop goes on. If it
@@ -327,7 +332,7 @@ class ConsumerLoop(Loop):
         """Sleep, but not much longer than until the loop is stopped."""
         _finished(self._pause(seconds))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[ClaimT]:
         claims = self._claims()
         try:
             while (claim := _finished(_next(claims))) is not None:
@@ -335,27 +340,27 @@ class ConsumerLoop(Loop):
         finally:
             _finished(claims.aclose())
 
-    async def _take(self) -> list[Any]:
+    async def _take(self) -> list[ClaimT]:
         return self.take()
 
-    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., Result], *arguments: object) -> Result:
         return function(*arguments)
 
     async def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+    async def _outcome(self, claim: ClaimT, handle: Callable[[ClaimT], Any]) -> tuple[object, Exception | None]:
         try:
             return contextvars.copy_context().run(handle, claim), None
         except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
             return None, error
 
 
-async def _next(claims: AsyncGenerator[Any, None]) -> Any:
+async def _next(claims: AsyncGenerator[ClaimT, None]) -> ClaimT | None:
     return await anext(claims, None)
 
 
-def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _finished(coroutine: Coroutine[object, None, Result]) -> Result:
     """Run a coroutine that never suspends, without an event loop; return its result."""
     try:
         coroutine.send(None)

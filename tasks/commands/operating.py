@@ -1,7 +1,6 @@
 """Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
 from dataclasses import asdict
-from typing import Any
 
 from django.db.models import QuerySet
 
@@ -20,12 +19,13 @@ from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
 from stator.logs import progress
 from stator.models import Action, Now, moment_json, moment_text
-from stator.texts import counted, nearest
+from stator.texts import JsonObject, counted, nearest
 from tasks.actions.registry import declared
-from tasks.diagnosis.figures import add_figures
+from tasks.diagnosis.figures import figures_of
 from tasks.exceptions import TaskError
 from tasks.messages import BIGINT
 from tasks.models import Queue, Task
+from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.queue.put_off import PutOff, put_off, waiting_for_limits
@@ -33,13 +33,14 @@ from tasks.queue.rules import queue_name_problem
 from tasks.queue.serving import services_of
 from tasks.rows.databases import home
 from tasks.rows.tables import queue_rows
+from tasks.rows.tasks import READ_AT
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
 HEADS = ["queue", "waiting", "oldest", "done", "later", "running", "dead", "workers", "paused"]
 LETTER_HEADS = ["task", "queue", "action", "attempts", "errored", "the last error"]
 
 
-def named(name: str) -> Any:
+def named(name: str) -> Queue:
     """Return the queue with this name, and the database's time as ``read_at``; raise an error if there is none."""
     if problem := queue_name_problem(name):
         raise BadInput(problem)
@@ -94,19 +95,19 @@ def list_queues(options: Options) -> Answer:
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
-    add_figures(found, using)
+    figures = figures_of(found, using)
     data = []
     for queue, service in zip(found, services_of(found, using), strict=True):
         holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
-            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": service.names,
+            "queue": queue.name, "kind": queue.kind, **asdict(figures[queue.pk]), "workers": service.names,
             "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
     return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])
 
 
-def _queue_row(row: dict[str, Any]) -> list[str]:
+def _queue_row(row: JsonObject) -> list[str]:
     paused = f"{' and '.join(row['paused'])}: {row['pause']}" if row["paused"] else "-"
     oldest = "-" if row["oldest"] is None else span(row["oldest"])
     counts = [row[name] for name in ("later", "running", "dead")]
@@ -119,7 +120,7 @@ def list_dead(options: Options) -> Answer:
     dead = Task.objects.using(home()).dead_letters()
     if options["queue"]:
         dead = dead.filter(queue=named(options["queue"]))
-    latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
+    latest = dead.select_related("queue").annotate(**READ_AT).order_by("-state_next_attempt", "-state_changed")
     letters = list(latest[:limit])
     attempts, errors = attempts_of(letters, home()), errors_of((task.pk for task in letters), home())
     data = [_letter(task, attempts[task.pk], errors.get(task.pk)) for task in letters]
@@ -131,7 +132,7 @@ def list_dead(options: Options) -> Answer:
     return Answer(data, [*table(LETTER_HEADS, rows), *more])
 
 
-def _letter(task: Task, attempts: int, error: TaskFailure | None) -> dict[str, Any]:
+def _letter(task: Task, attempts: int, error: TaskFailure | None) -> JsonObject:
     return {
         "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key, "attempts": attempts,
         "age": seconds_of(task.read_at - task.state_changed), "error": error.line if error else "",
@@ -146,7 +147,7 @@ def requeue(options: Options) -> Answer:
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
         raise BadInput("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
-    rows = named(name).tasks.all() if name else rows_of_numbers(ids)
+    rows = Task.objects.using(home()).filter(queue=named(name)) if name else rows_of_numbers(ids)
     action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
     with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
         done = rows.requeue(per_minute=options["per_minute"], action=action, start_over=options["start_over"])
@@ -165,12 +166,12 @@ def requeue(options: Options) -> Answer:
 def retry(options: Options) -> Answer:
     """Make tasks due that wait for a limit of their action."""
     name, queue = options["task_action"], named(options["queue"]) if options["queue"] else None
-    found = put_off(home(), action=name, queue=queue and queue.pk)
+    found = put_off(home(), action=name, queue=queue.pk if queue else None)
     if not options["yes"] and (same := _as_before(found)):
         raise BadInput(f"{same} in this code, so they would be put off again; raise it first, or add --yes")
     action = Action.of(Task, "retry", actor())
     with progress("made due") as action.progress:
-        count = waiting_for_limits(Task.stator.using(home()), name, queue and queue.pk).retry(action=action)
+        count = waiting_for_limits(Task.stator.using(home()), name, queue.pk if queue else None).retry(action=action)
     line = f"{counted(count, 'task')} of {name} {'is' if count == 1 else 'are'} due now."
     return Answer({"retried": count, **_number_of(action)}, [line, *offer(action, options)])
 
@@ -218,12 +219,12 @@ def resume(options: Options) -> Answer:
     return Answer(_pauses_of(queue), [f"Queue {queue.name} is resumed."])
 
 
-def _pauses_of(queue: Queue) -> dict[str, Any]:
+def _pauses_of(queue: Queue) -> JsonObject:
     until = moment_json(queue.pause_until) if queue.pause_until else None
     return {"queue": queue.name, "publish": queue.publish_paused, "claim": queue.claim_paused, "until": until}
 
 
-def rows_of_numbers(ids: list[int]) -> Any:
+def rows_of_numbers(ids: list[int]) -> TaskQuerySet:
     """Return the tasks with these numbers."""
     if len(ids) > MAX_NAMED:
         raise BadInput(f"{len(ids):,} are too many; name at most {MAX_NAMED:,} tasks at once")

@@ -1,15 +1,14 @@
 """``manage.py tasks schedules``: list schedules, run them now, pause and resume them, and change their action."""
 
-from typing import Any
-
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
 from stator.graph.durations import span
-from stator.models import Now, moment_json
-from stator.texts import counted
+from stator.models import moment_json
+from stator.texts import JsonObject, counted
 from tasks.rows.databases import home
+from tasks.rows.tasks import READ_AT
 from tasks.schedules.rows import SLOWEST_RATE
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
@@ -54,7 +53,7 @@ def schedules(options: Options) -> Answer:
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
     count = _change(rows, change, action, options["rate_limit"]) if change else 0
-    found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
+    found: QuerySet[Schedule] = rows.annotate(**READ_AT).order_by("name", "entity")
     listed = list(found[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
     lines = [f"{counted(count, 'schedule')} {DONE[change]}."] if change else []
@@ -89,7 +88,7 @@ def _edit(rows: ScheduleQuerySet, action: str) -> int:
     return changed
 
 
-def _as_json(schedule: Schedule) -> dict[str, Any]:
+def _as_json(schedule: Schedule) -> JsonObject:
     moments = {name: getattr(schedule, name) for name in ("planned", "fired", "until")}
     return {
         "name": schedule.name, "entity": schedule.entity, "action": schedule.action, "period": schedule.period,
@@ -100,7 +99,7 @@ def _as_json(schedule: Schedule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(schedule: Any) -> list[str]:
+def _row(schedule: Schedule) -> list[str]:
     now = schedule.read_at
     due = (schedule.planned - now).total_seconds() if schedule.planned else None
     fired = f"{span((now - schedule.fired).total_seconds())} ago" if schedule.fired else "never"

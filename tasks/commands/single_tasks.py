@@ -1,13 +1,12 @@
 """Subcommands of ``manage.py tasks`` about single tasks: publish one, list them, show one."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, refusing, table
 from stator.commands.arguments import json_of, limit_of, where_of
 from stator.graph.durations import seconds_of, span
-from stator.models import Now, moment_json, moment_text
+from stator.models import moment_json, moment_text
+from stator.texts import Json, JsonObject
 from tasks.commands.operating import named, rows_of_numbers
 from tasks.exceptions import TaskError
 from tasks.messages import COLUMNS, NUMBERS, OPTIONS, PLAIN, TEXTS
@@ -15,6 +14,7 @@ from tasks.models import Task
 from tasks.querysets import STATUSES
 from tasks.queue.runs import of_task
 from tasks.rows.databases import home
+from tasks.rows.tasks import READ_AT
 
 MAX_LISTED, MAX_RUNS = 10_000, 20
 HEADS = ["task", "queue", "action", "status", "attempts", "published", "key"]
@@ -54,7 +54,7 @@ def add_subcommands(add: AddSubcommand) -> None:
     one.add_argument("number", type=int, metavar="TASK", help="Number of the task.")
 
 
-def _kind_of(name: str) -> tuple[Callable[[str], Any], str]:
+def _kind_of(name: str) -> tuple[type[str | int | float], str]:
     """Return the type of an argument, and how the help shows its value."""
     if name in TEXTS:
         return str, name.upper()
@@ -69,10 +69,9 @@ def publish(options: Options) -> Answer:
         given["metadata"] = metadata
     if options["worker"]:
         given["worker_ids"] = options["worker"]
+    value: Json = json_of("--data", options["data"])
     with refusing(TaskError):
-        published = queue.publish(
-            options["task_action"], json_of("--data", options["data"]), update=options["update"], **given
-        )
+        published = queue.publish(options["task_action"], value, update=options["update"], **given)
     task, outcome = published.task, str(published.outcome)
     data = {"task": task.pk, "queue": queue.name, "outcome": outcome, "status": task.status}
     return Answer(data, [f"Task {task.pk} in queue {queue.name}: {outcome}, {task.status}."])
@@ -88,7 +87,7 @@ def list_tasks(options: Options) -> Answer:
         tasks = tasks.with_status(options["status"])
     if options["task_action"]:
         tasks = tasks.filter(action=options["task_action"])
-    latest = tasks.select_related("queue").annotate(read_at=Now()).order_by("-pk")
+    latest = tasks.select_related("queue").annotate(**READ_AT).order_by("-pk")
     data = [_listed(task) for task in latest[:limit]]
     rows = [[*(str(one[name] or "-") for name in HEADS[:4]), str(one["attempts"]), f"{span(one['age'])} ago",
              one["key"] or "-"] for one in data]  # fmt: skip
@@ -98,7 +97,7 @@ def list_tasks(options: Options) -> Answer:
 
 def show(options: Options) -> Answer:
     """Show a task with its latest runs and the reasons why it does not move."""
-    task = rows_of_numbers([options["number"]]).select_related("queue").annotate(read_at=Now()).first()
+    task = rows_of_numbers([options["number"]]).select_related("queue").annotate(**READ_AT).first()
     if task is None:
         raise BadInput(f"there is no task {options['number']}; see tasks list")
     reasons, runs = task.explain(), list(of_task(task).order_by("-pk")[:MAX_RUNS])
@@ -122,7 +121,7 @@ def show(options: Options) -> Answer:
     return Answer(data, [*lines, *(table(RUN_HEADS, runs_told) if runs_told else [])])
 
 
-def _listed(task: Task) -> dict[str, Any]:
+def _listed(task: Task) -> JsonObject:
     return {
         "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key,
         "status": task.status, "attempts": task.attempts, "age": seconds_of(task.read_at - task.created),

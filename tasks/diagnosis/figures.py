@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import Combinable
@@ -13,7 +12,7 @@ from django.db.models.functions import Coalesce
 from stator.graph.durations import seconds_of
 from stator.models import Estimate, Now, estimate
 from stator.texts import count_text
-from tasks.models import Task
+from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
 from tasks.rows.tables import queue_rows
@@ -51,24 +50,24 @@ class QueueFigures:
     waited: float | None = None
     end: Estimate | None = None
 
-    def end_of(self, queue: Any) -> Estimate | None:
+    def end_of(self, queue: Queue) -> Estimate | None:
         """Return when they are done; None if nothing of the queue is claimed now."""
         return None if queue.claiming_paused else self.end
 
 
-def add_figures(queues: list[Any], using: str) -> None:
+def add_figures(queues: Iterable[Queue], using: str) -> None:
     """Set ``figures`` on each queue."""
     figures = figures_of(queues, using)
     for queue in queues:
-        queue.figures = figures.get(queue.pk)
+        vars(queue)["figures"] = figures.get(queue.pk)
 
 
-def figures_of(queues: Iterable[Any], using: str) -> dict[object, Figures]:
+def figures_of(queues: Iterable[Queue], using: str) -> dict[int, Figures]:
     """Return the figures of queues by primary key, in four statements.
 
     They use the index ``tasks_task_ready_in_queue``, and the framework's indexes of leased and resting rows.
     """
-    tasks: QuerySet[Model] = QuerySet(Task, using=using)
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
     resting = tasks.filter(state_ready=False, state_claim=None)
     later = by_column(resting.filter(state="pending"))
     running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
@@ -89,23 +88,23 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[object, Figures]:
     return found
 
 
-def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
+def waiting_in(tasks: QuerySet[Task], limit: int) -> QuerySet[Task, object]:
     """Return since when each of the first tasks of a queue waits to be claimed. Index ``tasks_task_ready_in_queue``."""
     return _line_of(tasks).values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
-def _line_of(tasks: QuerySet[Model]) -> QuerySet[Any]:
+def _line_of(tasks: QuerySet[Task]) -> QuerySet[Task]:
     # Ready tasks are pending and unclaimed. Conditions that say so would keep an index alone from counting them.
     return tasks.filter(state_ready=True).order_by("priority")
 
 
-def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, QueueFigures]:
+def lines(pks: list[int], using: str, read: int = 1) -> dict[int, QueueFigures]:
     """Return the line of each queue, by one statement.
 
     ``read``: the number of tasks, in the order of claims, among which the longest wait is looked for.
     """
 
-    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
+    def figures(tasks: QuerySet[Task]) -> list[Combinable]:
         count = CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
         lately = ended_lately(tasks).values(since=F("state_changed"))[:MAX_ENDED]
         return [count, FirstOf(waiting_in(tasks, read)), CountOf(lately), FirstOf(lately), Now()]

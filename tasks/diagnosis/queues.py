@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from shlex import quote
-from typing import Any
 
 from django.db.models import Q, QuerySet
 
@@ -69,7 +68,7 @@ def _late_ticks(using: str) -> dict[int, list[float]]:
     return found
 
 
-def _of_pause(queue: Any, line: QueueFigures, late: list[float]) -> Problem:
+def _of_pause(queue: Queue, line: QueueFigures, late: list[float]) -> Problem:
     behind = line.waiting if queue.claiming_paused else 0
     seconds = line.waited if behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED

@@ -13,7 +13,7 @@ from stator.statements import is_one_of, united
 from stator.texts import count_text, counted, listed
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import READ_AT, TERMINAL
 from tasks.schedules.schedules import without_action
 
 LABEL = "tasks.schedule"
@@ -36,7 +36,7 @@ def failed_ticks(survey: Survey) -> Iterator[Problem]:
 def _of_functions(survey: Survey) -> Iterator[Problem]:
     # Index ``tasks_schedule_failed_ticks``.
     (failing,) = with_failed(survey.using)
-    found = list(failing.annotate(read_at=Now())[: SHOWN + 1])
+    found = list(failing.annotate(**READ_AT)[: SHOWN + 1])
     # A function is called again at the next tick, and may fail at this moment.
     errors = {pk: group.fingerprint for group in survey.groups if group.label == LABEL for pk in group.failing}
     for one in found[:SHOWN]:
@@ -57,8 +57,8 @@ def _of_functions(survey: Survey) -> Iterator[Problem]:
 
 def _of_queues(using: str, group: Any) -> Iterator[Problem]:
     """Find the schedules with one error: those whose action nobody has, which no attempt mends, and others."""
-    rows: QuerySet[Any] = QuerySet(Schedule, using=using).filter(pk__in=group.failing)
-    failing = list(rows.select_related("queue").annotate(read_at=Now()).order_by("planned", "pk"))
+    rows: QuerySet[Schedule] = QuerySet(Schedule, using=using).filter(pk__in=group.failing)
+    failing = list(rows.select_related("queue").annotate(**READ_AT).order_by("planned", "pk"))
     lacking = without_action(failing, using)
     if lacking:
         yield _without_action(lacking, group)
@@ -71,7 +71,7 @@ def _of_queues(using: str, group: Any) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _without_action(schedules: Sequence[Any], group: object) -> Problem:
+def _without_action(schedules: Sequence[Schedule], group: Any) -> Problem:
     edit = AdminAction("Edit", LABEL, pks=(schedules[0].pk,))
     listed = AdminAction("List", LABEL, query=(("id__in", ",".join(str(one.pk) for one in schedules[: 5 * SHOWN])),))
     names = " ".join(quote(name) for name in {one.name: None for one in schedules[:SHOWN]})
@@ -82,7 +82,7 @@ def _without_action(schedules: Sequence[Any], group: object) -> Problem:
     )  # fmt: skip
 
 
-def _failing(schedules: Sequence[Any], group: Any) -> Problem:
+def _failing(schedules: Sequence[Schedule], group: Any) -> Problem:
     count = len(schedules)
     noun = "schedule cannot fire its tick" if count == 1 and not group.cut else "schedules cannot fire their ticks"
     return Problem(
@@ -104,7 +104,7 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
 
     Ticks of a paused queue are reported with the problems of queues, and failing ticks by error.
     """
-    late = late_schedules(survey.using).exclude(publishes_nothing()).filter(state_failures=0).annotate(read_at=Now())
+    late = late_schedules(survey.using).exclude(publishes_nothing()).filter(state_failures=0).annotate(**READ_AT)
     found = list(late.order_by("planned", "pk")[: SHOWN + 1])
     if not found:
         return
@@ -150,19 +150,19 @@ def publishes_nothing() -> Q:
     return Q(queue__publish_paused=True) & ~over
 
 
-def _unended(using: str, schedules: Sequence[Any]) -> dict[int, Task]:
+def _unended(using: str, schedules: Sequence[Schedule]) -> dict[int, Task]:
     """Return, by schedule, the task of the latest tick if it has not ended; only for queues in this database."""
     keys = {one.pk: one.task_key_of(one.tick_index - 1) for one in schedules}
     tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # The index on keys begins with the queue.
     going = tasks.filter(queue__in={one.queue_id for one in schedules}, key__in=set(keys.values()))
     read = going.exclude(state__in=TERMINAL)[: 2 * SHOWN]
-    by_key = {(task.queue_id, task.key): task for task in read}
+    by_key: dict[tuple[int | None, str | None], Task] = {(task.queue_id, task.key): task for task in read}
     of = {one.pk: by_key.get((one.queue_id, keys[one.pk])) for one in schedules}
     return {pk: task for pk, task in of.items() if task is not None}
 
 
-def _waiting(shown: Sequence[Any], unended: dict[int, Task]) -> Iterator[Problem]:
+def _waiting(shown: Sequence[Schedule], unended: dict[int, Task]) -> Iterator[Problem]:
     schedules = [one for one in shown if one.pk in unended]
     if not schedules:
         return
@@ -181,7 +181,7 @@ def _waiting(shown: Sequence[Any], unended: dict[int, Task]) -> Iterator[Problem
     )  # fmt: skip
 
 
-def _late(schedules: Sequence[Any], *, more: bool) -> Iterator[Problem]:
+def _late(schedules: Sequence[Schedule], *, more: bool) -> Iterator[Problem]:
     if not schedules:
         return
     count = len(schedules)
@@ -197,5 +197,6 @@ def _late(schedules: Sequence[Any], *, more: bool) -> Iterator[Problem]:
     )  # fmt: skip
 
 
-def _age(schedules: Sequence[Any]) -> float:
-    return seconds_of(schedules[0].read_at - schedules[0].planned)
+def _age(schedules: Sequence[Schedule]) -> float:
+    planned = schedules[0].planned
+    return seconds_of(schedules[0].read_at - planned) if planned else 0.0

@@ -4,18 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from shlex import quote
-from typing import Any
 
 from django.db.models.functions import Coalesce
 
 from stator.models import AdminAction, InLine, Problem, Starving, Survey, line_ends, starving
+from stator.texts import JsonObject
 from tasks.rows.queues import claims_are_paused
-from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tables import Rows, queue_rows, task_rows
 
 # The queues at the head of the line that are looked into, the most paused ones, and the names in metadata.
 QUEUES, MAX_PAUSED, NAMES = 3, 200, 10
-
-Rows = Any
 
 
 def starved(survey: Survey) -> Iterator[Problem]:
@@ -39,7 +37,7 @@ def starved(survey: Survey) -> Iterator[Problem]:
     yield from _inside({pk: ready.filter(queue=pk) for pk in first if pk in names}, names)
 
 
-def _inside(lines: dict[Any, Rows], names: dict[Any, str]) -> Iterator[Problem]:
+def _inside(lines: dict[int, Rows], names: dict[int, str]) -> Iterator[Problem]:
     """Yield what holds the line of each of some queues: one statement, and one if anything holds any."""
     heads = dict(zip(lines, _ends([*lines.values()], "priority", "metadata"), strict=True))
     keys = {pk: [name for name, _ in _names_in(head).most_common(NAMES)] for pk, head in heads.items()}
@@ -90,7 +88,13 @@ def _of_metadata(found: Starving, queue: str, pk: int) -> Problem:
 
 
 def _problem(
-    found: Starving, numbers: dict[str, Any], remedy: str, command: str, *, query: Any, detail: str = ""
+    found: Starving,
+    numbers: JsonObject,
+    remedy: str,
+    command: str,
+    *,
+    query: tuple[tuple[str, str], ...],
+    detail: str = "",
 ) -> Problem:
     return Problem(
         "", found.sentence.replace("objects", "tasks"), {**numbers, "others": len(found.others)}, remedy,

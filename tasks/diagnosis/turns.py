@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from shlex import quote
-from typing import Any
+from typing import cast
 
 from django.db.models import QuerySet
 
@@ -28,7 +28,7 @@ def waiting_for_rates(survey: Survey) -> Iterator[Problem]:
     lines = {key: (until, now) for key, until, now in read}
     if not lines:
         return
-    schedules: QuerySet[Any] = QuerySet(Schedule, using=survey.using)
+    schedules: QuerySet[Schedule] = QuerySet(Schedule, using=survey.using)
     # Index ``st_rest``.
     resting = schedules.filter(state="waiting", state_ready=False, state_claim=None, state_next_attempt__gt=Now())
     waits = defaultdict(list)
@@ -43,8 +43,8 @@ def signs(using: str) -> list[QuerySet[Rate]]:
     return [Rate.objects.using(using).filter(line_until__gt=Later(TOO_LONG))]
 
 
-def _of_key(key: str, found: list[Any], until: datetime, now: datetime) -> Problem:
-    rate = found[0].rate_limit
+def _of_key(key: str, found: list[Schedule], until: datetime, now: datetime) -> Problem:
+    rate = cast("float", found[0].rate_limit)
     # Each turn that is given out is of a tick.
     end = estimate(max(1, round(seconds_of(until - now) * rate)), now, limit=rate)
     names = " ".join(quote(name) for name in {one.name: None for one in found[:SHOWN]})

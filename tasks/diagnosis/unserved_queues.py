@@ -3,20 +3,21 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import or_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db.models import BigIntegerField, Case, IntegerField, Model, Q, QuerySet, Subquery, Value, When
+from django.db.models import BigIntegerField, Case, IntegerField, Q, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.db.bounded_counts import in_order
 from stator.models import Problem, Reason, Survey
 from stator.texts import count_text
+from tasks.models import Queue
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, has_any
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import MAX_JUDGED, TRIED, UNSERVED, conditions, reasons_of
 from tasks.rows.queues import claims_are_paused
-from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tables import Rows, queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
 # The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
@@ -79,19 +80,17 @@ def _trouble(found: dict[str, Q]) -> Q:
     return reduce(or_, (found[code] for code in UNSERVED if code in found), NOTHING)
 
 
-def _with_ready(tasks: QuerySet[Model]) -> list[object]:
+def _with_ready(tasks: Rows) -> list[Queue]:
     queues = queue_rows(tasks.db).filter(~claims_are_paused()).order_by("name")
     return list(queues.filter(has_any(queues, _line))[:MAX_QUEUES])
 
 
-def _line(tasks: QuerySet[Model]) -> QuerySet[Any]:
+def _line(tasks: Rows) -> Rows:
     """Return the ready tasks in the order of claims and of the index ``tasks_task_ready_in_queue``."""
     return waiting(tasks).filter(state_claim=None).order_by("priority", names_nobody(), "pk")
 
 
-def _counts(
-    services: list[Service], tasks: QuerySet[Model], found: dict[str, Q], tried: Q = NOTHING
-) -> dict[Any, _Counts]:
+def _counts(services: list[Service], tasks: Rows, found: dict[str, Q], tried: Q = NOTHING) -> dict[int, _Counts]:
     """Return, by queue, the counts among its first tasks by these conditions."""
     kind = Case(
         When(_trouble(found), then=Value(1)), When(tried, then=Value(WEIGHT**2)),
@@ -99,7 +98,7 @@ def _counts(
         default=Value(0), output_field=BigIntegerField(),
     )  # fmt: skip
 
-    def total(mine: QuerySet[Model]) -> list[Combinable]:
+    def total(mine: Rows) -> list[Combinable]:
         return [_Sum(_line(mine).values(kind=kind)[:FIRST])]
 
     queues = [service.queue.pk for service in services]
@@ -111,9 +110,7 @@ def _counts(
     return counts
 
 
-def _reasons(
-    tasks: QuerySet[Any], groups: list[tuple[Service, bool]], found: dict[str, Q]
-) -> dict[tuple[Any, bool], Reason]:
+def _reasons(tasks: Rows, groups: list[tuple[Service, bool]], found: dict[str, Q]) -> dict[tuple[int, bool], Reason]:
     """Return the reason of the first task of each group, by its queue and by whether named workers serve it."""
     conditions = {False: _trouble(found), True: found.get("named_only", NOTHING)}
     firsts = {
@@ -131,10 +128,10 @@ def _reasons(
     return {key: each[0] for key, each in zip(there, reasons, strict=True) if each}
 
 
-def _firsts(tasks: QuerySet[Any], queues: list[Any], condition: Q) -> Iterable[Sequence[object]]:
+def _firsts(tasks: Rows, queues: list[int], condition: Q) -> Iterable[Sequence[int]]:
     """Return the key of each queue with that of its first task in a condition."""
 
-    def first(mine: QuerySet[Any]) -> list[Combinable]:
+    def first(mine: Rows) -> list[Combinable]:
         return [_First(_line(mine.filter(condition)).values("pk")[:1])]
 
     return for_each(queue_rows(tasks.db), queues, first, partial(in_order, tasks.model)) if queues else []

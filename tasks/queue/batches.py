@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -13,16 +13,18 @@ from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.models import Now, StateField, move_rows, remembered
 from stator.statements import is_one_of
+from stator.texts import JsonObject
 from tasks.actions.registry import BATCH_KEY
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
-from tasks.messages import Json
 from tasks.queue import publishing
 from tasks.queue.operator_actions import Requeued, lock_with_parts
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
 from tasks.rows.batches import OPEN, BatchRow
-from tasks.rows.queues import QueueRow
 from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 logger = logging.getLogger("tasks.batches")
 
@@ -91,7 +93,7 @@ class Batch(BatchRow):
     objects: ClassVar[Any] = QuerySet.as_manager()
 
     @classmethod
-    def open(cls, queue: QueueRow, **options: object) -> "Batch":
+    def open(cls, queue: "Queue", **options: object) -> "Batch":
         """Return a new batch that takes tasks of several calls and does not end before :meth:`close`.
 
         If a batch with this ``key`` exists, return that one.
@@ -142,7 +144,7 @@ class Batch(BatchRow):
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
 
-    def begin(self, queue: QueueRow, state: State = BatchGraph.filling) -> bool:
+    def begin(self, queue: "Queue", state: State = BatchGraph.filling) -> bool:
         """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new.
 
         ``state``: of a new batch.
@@ -207,7 +209,7 @@ class Batch(BatchRow):
         except QueuePaused as paused:
             raise TryAgainLater(PAUSED, str(paused)) from None
 
-    def _checked(self, queue: QueueRow, name: str) -> Json:
+    def _checked(self, queue: "Queue", name: str) -> JsonObject | None:
         """Return one of its actions as a dictionary; raise ``PublishRefused`` if it cannot be published."""
         message = {"action": given} if isinstance(given := getattr(self, name), str) else given
         if message is None:
@@ -265,7 +267,7 @@ def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:
 
 
 def publish(
-    queue: QueueRow, given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch, **options: Any
+    queue: "Queue", given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch, **options: Any
 ) -> list[Published]:
     """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch.
 

@@ -6,10 +6,11 @@ nothing, and the claim takes several.
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import IntegrityError
 from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
@@ -22,16 +23,17 @@ from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import TaskError
 from tasks.messages import check_lease, check_metadata, check_worker, worker_digits
 from tasks.queue import runs
-from tasks.queue.eligibility import Rows, in_line, lease_end, picker
+from tasks.queue.eligibility import in_line, lease_end, picker
 from tasks.queue.expressions import is_any
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.inserts import QueueTemplate
 from tasks.queue.kept_runs import CLAIMED
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
-from tasks.rows.queues import QueueRow
-from tasks.rows.tables import run_rows, task_model
-from tasks.rows.tasks import TaskRow
+from tasks.rows.tables import Rows, run_rows, task_model
+
+if TYPE_CHECKING:
+    from tasks.models import Queue, Task
 
 logger = logging.getLogger("tasks.queues")
 
@@ -49,7 +51,7 @@ WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(
 
 
 def claim(
-    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any] | None
+    queue: "Queue", worker: str, limit: int, lease: float | None, metadata: Mapping[str, object] | None
 ) -> list[TaskClaim]:
     """Claim up to ``limit`` tasks of a queue for a worker, most urgent first."""
     settings, metadata = load_settings(), {} if metadata is None else metadata
@@ -64,7 +66,7 @@ def claim(
 
 
 def _claim_at_once(
-    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any], settings: TaskSettings
+    queue: "Queue", worker: str, limit: int, lease: float | None, metadata: Mapping[str, object], settings: TaskSettings
 ) -> list[TaskClaim]:
     """Claim tasks in the usual case. With ``metadata``, tasks are claimed only if enough of the first ones have it."""
     known = queue.__dict__.get("known", queue)
@@ -102,7 +104,7 @@ def _pick(
     queue: QueueTemplate, metadata: Parameter | None, settings: TaskSettings, limited: frozenset[str], rows: Rows
 ) -> Rows:
     """Return the tasks of a queue of this configuration, and whether the worker was seen there lately."""
-    seen: Rows = QuerySet(Claimant, using=queue.using).filter(
+    seen: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
         queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
     # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
@@ -112,15 +114,16 @@ def _pick(
 
 
 def _among(queue: QueueTemplate, rows: Rows) -> Rows:
-    found: Rows = in_line(queue, METADATA)(rows)
-    return found
+    return in_line(queue, METADATA)(rows)
 
 
 def _lease_end(queue: QueueTemplate, lease: Parameter | None, settings: TaskSettings) -> Later:
     return lease_end(lease, claims.longest_lease(queue.tasks, using=queue.using), settings, queue)
 
 
-def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+def _take(
+    queue: "Queue", limit: int, worker: str, lease: float | None, metadata: Mapping[str, object]
+) -> list[TaskClaim]:
     """Claim from a queue whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
@@ -138,7 +141,7 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
 
 
 def _claim(
-    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]
+    queue: "Queue", worker: str, limit: int, lease: float | None, metadata: Mapping[str, object]
 ) -> tuple[list[TaskClaim], bool]:
     """Return new claims, and whether tasks were put off because the limits of their actions are used up."""
     model, using, settings = queue.tasks.model, str(queue._state.db), load_settings()
@@ -172,7 +175,7 @@ def _claim(
     return [TaskClaim(claim, worker) for claim in sorted(found, key=_place_in_line)], bool(put_off)
 
 
-def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
+def _put_off(queue: "Queue", found: list[claims.Claim]) -> list[claims.Claim]:
     """Put off the tasks whose actions have used up their rate or concurrency, and return their claims.
 
     The limits are declared in the code of this process. They are taken in the order of their keys, so that two claims
@@ -192,7 +195,7 @@ def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
     return refused
 
 
-def _key_of(action: RegisteredAction, task: TaskRow) -> str | None:
+def _key_of(action: RegisteredAction, task: "Task") -> str | None:
     """Return the key under which a task counts; None if the project's function fails, which must not stop the queue."""
     try:
         return action.throttle_key(task)
@@ -201,7 +204,7 @@ def _key_of(action: RegisteredAction, task: TaskRow) -> str | None:
         return None
 
 
-def _without_second_parts(queue: QueueRow, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
+def _without_second_parts(queue: "Queue", worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
     """Drop claims on parts of a shared task if the worker holds another part of it, even by a concurrent claim.
 
     The shared task is not locked, because other transactions lock its parts after it.

@@ -1,10 +1,10 @@
 """Claims that wait, in Python, and the loops of named workers: ``queue.consume()`` and ``queue.aconsume()``."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
@@ -12,25 +12,46 @@ from django.db import connections, transaction
 from stator.claims import OUTAGES
 from stator.exceptions import Fail, LeaseLost, passable
 from stator.graph.backoff import MAX_SECONDS
-from tasks.client.consuming import ConsumerLoop, Loop, LoopClaim
+from tasks.client.consuming import ConsumerLoop, Loop, Result
 from tasks.exceptions import TaskError
 from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
-from tasks.rows.queues import QueueRow
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 # Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
 MAX_WAIT = 20.0
 
 
+class ClaimOptions(TypedDict, total=False):
+    """The options of :meth:`tasks.models.Queue.claim`, but for the time that it waits."""
+
+    worker: str
+    limit: int
+    lease: float | None
+    metadata: Mapping[str, object] | None
+
+
+class LoopOptions(TypedDict, total=False):
+    """The options of a loop, but for its worker."""
+
+    limit: int
+    lease: float | None
+    metadata: Mapping[str, object] | None
+    local_retries: int
+    local_delay: float
+
+
 def claim(
-    queue: QueueRow,
+    queue: "Queue",
     wait: float,
     *,
     worker: str,
     limit: int = 1,
     lease: float | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[TaskClaim]:
     """Claim tasks; if there are none, wait up to ``wait`` seconds for some, or until ``stopped`` returns True."""
@@ -39,14 +60,14 @@ def claim(
     return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
 
 
-async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: object) -> list[TaskClaim]:
+async def aclaim(queue: "Queue", *, wait: float = 0.0, **options: Unpack[ClaimOptions]) -> list[TaskClaim]:
     """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
     return await take() or ((await auntil_some(take, queue, wait))[0] if wait else [])
 
 
-class LoopOfQueue(Loop):
+class LoopOfQueue(Loop[TaskClaim]):
     """The common part of the loops on one queue."""
 
     lost_errors = (LeaseLost,)
@@ -55,17 +76,18 @@ class LoopOfQueue(Loop):
 
     def __init__(
         self,
-        queue: QueueRow,
+        queue: "Queue",
         *,
         worker: str,
         limit: int = 1,
         lease: float | None = None,
-        metadata: dict[str, Any] | None = None,
-        **options: Any,
+        metadata: Mapping[str, object] | None = None,
+        local_retries: int = 0,
+        local_delay: float = 1.0,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(local_retries=local_retries, local_delay=local_delay)
         self._queue = queue
-        self._wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
+        self._wanted: ClaimOptions = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
 
     def recover(self) -> None:
         """Close the broken connections of this thread."""
@@ -78,7 +100,7 @@ class LoopOfQueue(Loop):
         connections.close_all()
 
 
-class QueueLoop(LoopOfQueue, ConsumerLoop):
+class QueueLoop(LoopOfQueue, ConsumerLoop[TaskClaim]):
     """The loop of a named worker on one queue.
 
     Errors of the database do not end it: they are logged, and the statement is repeated.
@@ -90,7 +112,7 @@ class QueueLoop(LoopOfQueue, ConsumerLoop):
     ``local_delay``: the seconds before each of these calls.
     """
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[TaskClaim]:
         """Claim tasks; wait for some."""
         return claim(self._queue, MAX_WAIT, **self._wanted, stopped=lambda: self.stopped)
 
@@ -111,7 +133,7 @@ class AsyncQueueLoop(LoopOfQueue):
         if self._woken is not None:
             self._woken.set()
 
-    async def run(self, handle: Callable[[Any], Awaitable[Any]]) -> None:
+    async def run(self, handle: Callable[[TaskClaim], Awaitable[object]]) -> None:
         """Await ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
 
         If ``handle`` still raises after all local retries, the attempt fails with that error and the loop goes on. If
@@ -121,14 +143,14 @@ class AsyncQueueLoop(LoopOfQueue):
             async for held in claims:
                 await self._attempt(held, handle)
 
-    def __aiter__(self) -> AsyncIterator[Any]:
+    def __aiter__(self) -> AsyncIterator[TaskClaim]:
         return self.claims()
 
-    def claims(self) -> AsyncGenerator[Any, None]:
+    def claims(self) -> AsyncGenerator[TaskClaim, None]:
         """Yield claims until the loop is stopped."""
         return self._claims()
 
-    async def _take(self) -> list[object]:
+    async def _take(self) -> list[TaskClaim]:
         # If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back.
         work = asyncio.ensure_future(self._waited())
         try:
@@ -138,7 +160,7 @@ class AsyncQueueLoop(LoopOfQueue):
             self._held = await work
             raise
 
-    async def _waited(self) -> list[object]:
+    async def _waited(self) -> list[TaskClaim]:
         self._woken = AsyncWake()
         await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
         take = partial(sync_to_async(claim), self._queue, 0.0, **self._wanted)
@@ -147,19 +169,19 @@ class AsyncQueueLoop(LoopOfQueue):
         wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
         return (await wait(take, self._queue, MAX_WAIT))[0]
 
-    async def _do(self, function: Callable[..., object], *arguments: object) -> Any:
+    async def _do(self, function: Callable[..., Result], *arguments: object) -> Result:
         return await sync_to_async(function)(*arguments)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+    async def _outcome(self, claim: TaskClaim, handle: Callable[[TaskClaim], Any]) -> tuple[object, Exception | None]:
         try:
             return await self._called(claim, handle), None
         except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
             return None, error
 
-    async def _called(self, held: LoopClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _called(self, held: TaskClaim, handle: Callable[[TaskClaim], Awaitable[object]]) -> object:
         self._work = asyncio.ensure_future(handle(held))
         try:
             return await self._work
@@ -184,7 +206,7 @@ class AsyncQueueLoop(LoopOfQueue):
             self._work.cancel()
 
 
-def _check_wait(queue: QueueRow, wait: float) -> None:
+def _check_wait(queue: "Queue", wait: float) -> None:
     """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_SECONDS:
         raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {MAX_SECONDS:.0f}")

@@ -5,11 +5,11 @@ Claims of both kinds of workers are made from it, and so are the reasons of :mod
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db import connections
 from django.db.models import (
@@ -36,14 +36,19 @@ from stator.capabilities import capabilities_of
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import Worker, tokens_of
 from stator.statements import Parameter
+from stator.texts import JsonObject
 from tasks.actions.registry import declared, longest_timeouts
 from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow, claims_are_paused
-from tasks.rows.runs import NO_REJECTIONS
-from tasks.rows.tables import queue_rows, run_rows, task_rows
+from tasks.rows.runs import NO_REJECTIONS, Run
+from tasks.rows.tables import Rows, queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
+    from tasks.queue.inserts import QueueTemplate
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
@@ -60,19 +65,18 @@ LIMITED, OTHERS = "limited", "others"
 # The most names that a sentence has.
 MAX_NAMED = 5
 
-# Rows of models that cannot be imported here.
-Rows = QuerySet[Any]
-
 # The name of a worker; a parameter in cached statements.
 WorkerName = str | Parameter
 Lease = float | Parameter | None
-Metadata = dict[str, object] | Parameter
+Metadata = Mapping[str, object] | Parameter
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 # A function that returns a column of the task's queue: an expression, or the value if the queue is known.
-OfQueue = Callable[[str], Any]
+OfQueue = Callable[[str], Combinable]
 
 # The sentence, the numbers and the remedy of a reason.
-Told = tuple[str, dict[str, Any], str]
+Told = tuple[str, JsonObject, str]
 
 
 def of_own_queue(name: str) -> F:
@@ -94,7 +98,7 @@ class Asking:
     rows: Rows
     settings: TaskSettings
     # The queue that a named worker asks; None for a worker process, which asks all queues.
-    queue: QueueRow | None = None
+    queue: "QueueRow | QueueTemplate | None" = None
     of_queue: OfQueue = of_own_queue
     # The tasks that hold up later ones with the same exclusive value.
     before: Rows = field(default_factory=task_rows)
@@ -104,7 +108,7 @@ class Asking:
     in_force: frozenset[str] = frozenset({LIMITED})
 
     @property
-    def runs(self) -> QuerySet[Any]:
+    def runs(self) -> QuerySet[Run]:
         """The worker's runs of the outer query's task."""
         return run_rows(self.rows.db).filter(worker=self.worker, task=OuterRef("pk"))
 
@@ -129,7 +133,9 @@ def may_claim(asking: Asking, *about: str) -> Q:
     return reduce(and_, (rule.condition(asking) for rule in RULES if rule.about in about))
 
 
-def picker(queue: Any, worker: WorkerName, metadata: Metadata | None, settings: TaskSettings) -> Callable[[Any], Any]:
+def picker(
+    queue: "QueueRow | QueueTemplate", worker: WorkerName, metadata: Metadata | None, settings: TaskSettings
+) -> Callable[[Rows], Rows]:
     """Return a function that filters claimable rows to the ones this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
@@ -145,7 +151,7 @@ def picker(queue: Any, worker: WorkerName, metadata: Metadata | None, settings: 
     return pick
 
 
-def in_line(queue: Any, metadata: Metadata) -> Callable[[Any], Any]:
+def in_line(queue: "QueueRow | QueueTemplate", metadata: Metadata) -> Callable[[Rows], Rows]:
     """Return a function that orders a queue's claimable rows, and annotates rows with this metadata as ``sought``."""
     sought = ExpressionWrapper(_in_gin(metadata), BooleanField())
     return lambda rows: _in_line(rows.filter(queue=queue.pk).annotate(sought=sought))
@@ -201,7 +207,7 @@ def _may_again(asking: Asking) -> Q:
     return may | (unlimited & ~_is_for_others(asking, had) if OTHERS in asking.in_force else unlimited)
 
 
-def _is_for_others(asking: Asking, had: Rows) -> Q:
+def _is_for_others(asking: Asking, had: QuerySet[Run]) -> Q:
     lately = GreaterThan(Coalesce(F("state_next_attempt"), F("state_changed")), Later(-HANDED_ON))
     had_too = run_rows().filter(task=OuterRef(OuterRef("pk")), version=OuterRef(OuterRef("state_version")))
     others = other_processes(asking.process).filter(~Q(is_any(had_too.filter(worker=OuterRef("name")).order_by())))
@@ -319,7 +325,7 @@ RULES = (
 )
 
 
-def with_metadata(rows: Rows, metadata: Metadata) -> Any:
+def with_metadata(rows: RowsT, metadata: Metadata) -> RowsT:
     """Return the tasks whose metadata has all of these names and values; PostgreSQL uses a GIN index."""
     if isinstance(metadata, Parameter) or (able := capabilities_of(connections[rows.db])).has_gin:
         return rows.filter(_in_gin(metadata))
@@ -338,7 +344,7 @@ def with_metadata(rows: Rows, metadata: Metadata) -> Any:
     return rows
 
 
-def has_metadata(rows: Rows, metadata: dict[str, object]) -> Q:
+def has_metadata(rows: Rows, metadata: Mapping[str, object]) -> Q:
     """Return the condition of :func:`with_metadata` for a row of any query on the same table."""
     if capabilities_of(connections[rows.db]).has_gin:
         return _in_gin(metadata)
@@ -379,7 +385,9 @@ def timeout_in_process() -> Expression:
     return Coalesce(F("timeout"), Case(*by_action, default=usually))
 
 
-def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Rows, run: Rows) -> Any:
+def renewed_end(
+    lease: Lease, longest: float, settings: TaskSettings, queues: "QuerySet[Queue]", run: QuerySet[Run]
+) -> Least:
     """Return the end of a claim that is renewed now: after the given or previous lease, but within the timeout.
 
     ``run``: the run of the claim.
@@ -395,6 +403,6 @@ def _longest(settings: TaskSettings) -> float:
     return MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT
 
 
-def _looked_up(queues: Rows, name: str) -> Subquery:
+def _looked_up(queues: "QuerySet[Queue]", name: str) -> Subquery:
     """Return a column of the task's queue for an UPDATE, which cannot join."""
     return Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1])

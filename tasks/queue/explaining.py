@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from django.db.models import Case, Model, Q, QuerySet, When
+from django.db.models import Case, Q, When
 
 from stator.graph.durations import span
-from stator.models import Now, Reason
+from stator.models import Reason
 from stator.texts import counted
 from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import find
@@ -20,8 +19,8 @@ from tasks.queue.parts import parts_of
 from tasks.queue.put_off import put_off, remedy_for
 from tasks.queue.serving import Service, service_of
 from tasks.queue.unserved import UNSERVED, reason_of
-from tasks.rows.tables import task_rows
-from tasks.rows.tasks import TaskRow, names_nobody
+from tasks.rows.tables import Rows, task_rows
+from tasks.rows.tasks import READ_AT, TaskRow, names_nobody
 
 # The most tasks that are counted ahead of one; the framework counts up to the same number.
 MAX_AHEAD = 1000
@@ -36,11 +35,11 @@ SAID = ("backoff", "last_said")
 TOLD = ("terminal", "external")
 
 
-def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
+def explain(task: TaskRow, framework: list[Reason]) -> list[Reason]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
     rows = task_rows(task._state.db)
-    row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").annotate(read_at=Now()).first()
+    row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").annotate(**READ_AT).first()
     if row is None:
         return framework
     own = list(_of_state(row, rows))
@@ -57,7 +56,7 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     return [*own, *framework]
 
 
-def _limited(row: TaskRow, framework: list[Any]) -> list[Any]:
+def _limited(row: TaskRow, framework: list[Reason]) -> list[Reason]:
     """Return the framework's reasons, with the limit of the action in place of what its attempt said."""
     said = next((reason for reason in framework if reason.code in SAID), None)
     limit = UsedLimit.read(str(said.numbers.get("message", ""))) if said else None
@@ -77,7 +76,7 @@ def _limited(row: TaskRow, framework: list[Any]) -> list[Any]:
     return [*framework[:at], reason, *(one for one in framework[at + 1 :] if one.code not in (*SAID, "not_due"))]
 
 
-def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
+def _of_state(row: TaskRow, rows: Rows) -> Iterator[Reason]:
     """Yield the reasons of a task that does not wait for a claim, and the task that a part belongs to."""
     if row.state == "errored":
         errors = errors_of([row.pk], rows.db)
@@ -101,7 +100,7 @@ def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
         )
 
 
-def _against_rules(row: TaskRow, rows: QuerySet[Model]) -> Iterator[Any]:
+def _against_rules(row: TaskRow, rows: Rows) -> Iterator[Reason]:
     """Yield a reason for each rule that the task does not meet, whichever worker asks."""
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
     rules = [rule for rule in RULES if rule.told]
@@ -112,7 +111,7 @@ def _against_rules(row: TaskRow, rows: QuerySet[Model]) -> Iterator[Any]:
             yield Reason(rule.code, *reason)
 
 
-def _no_handler(row: TaskRow, service: Service) -> Iterator[Any]:
+def _no_handler(row: TaskRow, service: Service) -> Iterator[Reason]:
     if row.queue.actions_elsewhere or service.taking:
         # The workers' actions decide, not this code's: see :mod:`tasks.queue.unserved`.
         return
@@ -124,7 +123,7 @@ def _no_handler(row: TaskRow, service: Service) -> Iterator[Any]:
         yield Reason("no_handler", sentence, {"action": row.action}, remedy)
 
 
-def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[Any]) -> list[Any]:
+def _served(row: TaskRow, rows: Rows, own: list[Reason], framework: list[Reason]) -> list[Reason]:
     """Return the framework's reasons, with what is known of the task's workers in place of ``no_worker``."""
     at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
     before, after = framework[:at], framework[at:]
@@ -136,7 +135,7 @@ def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[A
     return [*before, *own, *after]
 
 
-def _in_line(row: TaskRow, rows: QuerySet[Model], reason: Reason) -> Reason:
+def _in_line(row: TaskRow, rows: Rows, reason: Reason) -> Reason:
     """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)

@@ -28,7 +28,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from stator.capabilities import capabilities_of
 from stator.models import SPREAD, are_apart
 from stator.statements import is_one_of
-from tasks.rows.tables import task_rows
+from tasks.rows.tables import Rows, task_rows
 
 # The most queries that one statement unites.
 UNITED = 100
@@ -48,14 +48,14 @@ def is_any(rows: QuerySet[Model]) -> IsNull:
 
 
 # Given the tasks of a queue or a batch, returns expressions.
-Figures = Callable[[QuerySet[Any]], list[Combinable]]
+Figures = Callable[[Rows], list[Combinable]]
 
 
 def for_each(
     queues: QuerySet[Model],
     pks: Collection[int],
     figures: Figures,
-    read: Callable[[QuerySet[Any, Any]], Iterable[Sequence]] = list,
+    read: Callable[[QuerySet[Model, Any]], Iterable[Sequence]] = list,
     relation: str = "queue",
 ) -> Iterable[Sequence]:
     """Return the key of each queue with its ``figures``; ``relation``: the tasks' relation to the queue.
@@ -78,7 +78,7 @@ def for_each(
     return [row for first, *others in united for row in read(first.union(*others, all=True))]
 
 
-def has_any(queues: QuerySet[Model], select: Callable[[QuerySet[Model]], QuerySet[Model]]) -> Q:
+def has_any(queues: QuerySet[Model], select: Callable[[Rows], Rows]) -> Q:
     """Return the condition for queues with any of the tasks that ``select`` returns, given the tasks of a queue.
 
     If the tasks are on several nodes, only the first ``MAX_ASKED`` queues by name can meet it.

@@ -15,11 +15,12 @@ from stator.asynchronous import in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from stator.models import remembered
+from stator.texts import JsonInput
 from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
 from tasks.extensions.progress.claims import SaysTaskProgress
 from tasks.extensions.steps.claims import DoesTaskSteps
-from tasks.messages import Json, check_json, check_lease, is_same_json
+from tasks.messages import check_json, check_lease, is_same_json
 from tasks.queue import runs
 from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
 from tasks.queue.kept_runs import FORGOTTEN, HELD_AS_BEFORE, HELD_FOR, Ending
@@ -28,7 +29,7 @@ from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
 # The results of claims by task; None if their ends have none.
-Results = Mapping[int, Json] | None
+Results = Mapping[int, object] | None
 
 # Returns columns of a task whose claim has ended at a time.
 Left = Callable[[datetime], dict[str, object]]
@@ -126,7 +127,7 @@ class TaskClaim(
             # The timeout was shortened to less than the attempt has taken already.
             raise self._lost()
 
-    def resolve(self, result: Json = None) -> None:
+    def resolve(self, result: JsonInput = None) -> None:
         """Complete the task, with a result that JSON can express."""
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
@@ -298,7 +299,7 @@ def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim
 
 
 def _lost_of(
-    refused: list[TaskClaim], outcome: str, results: Mapping[TaskClaim, Json] | None = None
+    refused: list[TaskClaim], outcome: str, results: Mapping[TaskClaim, object] | None = None
 ) -> list[TaskClaim]:
     """Return the claims that did not end with this outcome before, and with these results if given."""
     by_database: dict[str, dict[int, TaskClaim]] = defaultdict(dict)

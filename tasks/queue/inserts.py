@@ -5,7 +5,7 @@ The statement has the queue's rules, as they were last read, in its condition, a
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 from django.db.models import BigIntegerField, Model, QuerySet
@@ -18,6 +18,9 @@ from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import task_model
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 # Rows of one statement of the ORM.
 BATCH = 500
@@ -48,6 +51,10 @@ class QueueTemplate:
     ``names``: the rules that the statement depends on. ``key``: equal for queues that share statements.
     """
 
+    # Of the rules, those that decide which conditions there are; they are set if they are among the names.
+    same_worker_again: bool
+    worker_retries: int | None
+
     def __init__(self, queue: QueueRow, names: tuple[str, ...]) -> None:
         self.queue, self.using, self.tasks = queue, str(queue._state.db), task_model()
         self.pk = Parameter("queue_pk", BigIntegerField())
@@ -72,7 +79,7 @@ def _field(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
+def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) -> "list[Task]":
     """Insert tasks with these values into a queue; return them, or nothing if nothing was done.
 
     A value of ``state_next_attempt`` is the seconds until then.
@@ -122,7 +129,7 @@ def insert(
     return claims.insert_at_once(template.tasks, new, using=template.using)
 
 
-def insert_by_rows(tasks: Sequence[Model], using: str) -> None:
+def insert_by_rows(tasks: "Sequence[Task]", using: str) -> None:
     """Insert new instances and set their keys.
 
     MySQL does not return the keys of several rows, so each row there is a statement of its own.

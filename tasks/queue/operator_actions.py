@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from django.db import transaction
 from django.db.models import Count, Model, Q, QuerySet
@@ -15,10 +15,28 @@ from tasks.rows.runs import forgotten
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
+if TYPE_CHECKING:
+    from tasks.querysets import TaskQuerySet
+
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
+
+class AuthorAndReason(TypedDict, total=False):
+    """Who moves tasks, and why: options of ``move_rows``."""
+
+    actor: str
+    reason: str
+    action: Action | None
+
+
+class Note(AuthorAndReason, total=False):
+    """The options of ``move_rows`` for tasks that wait again."""
+
+    start_over: bool
+
+
 # The options of moves of tasks that are published again.
-AGAIN: dict[str, Any] = {"reason": "published again", "start_over": True}
+AGAIN: Note = {"reason": "published again", "start_over": True}
 
 # Rows per transaction of an action on many tasks.
 BATCH = 500
@@ -40,9 +58,7 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     _read_again(task)
 
 
-def cancel_many(
-    rows: Any, pks: Sequence[object], *, actor: str, reason: str, running: bool, action: Action | None = None
-) -> int:
+def cancel_many(rows: "TaskQuerySet", pks: Sequence[int], *, running: bool, **note: Unpack[AuthorAndReason]) -> int:
     """Cancel the tasks with these keys, except those whose status does not allow it; return how many."""
     canceled = 0
     for batch in _batches(rows, pks):
@@ -56,9 +72,8 @@ def cancel_many(
             if running:
                 runs.keep(claimed)
                 run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
-                    ended=Now(), outcome="canceled", reason=reason or "canceled by others"
+                    ended=Now(), outcome="canceled", reason=note.get("reason") or "canceled by others"
                 )
-            note: dict[str, Any] = {"actor": actor, "reason": reason, "action": action}
             canceled += move_rows(task_rows(rows.db).filter(pk__in=meant), "canceled", **note)
             move_rows(parts, "canceled", **note)
     return canceled
@@ -98,8 +113,8 @@ def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None
 
 
 def requeue_many(
-    rows: Any,
-    pks: Sequence[object],
+    rows: "TaskQuerySet",
+    pks: Sequence[int],
     *,
     actor: str,
     reason: str,
@@ -117,7 +132,7 @@ def requeue_many(
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            found: dict[Any, tuple[int, datetime]] = {}
+            found: dict[int, tuple[int, datetime]] = {}
             for part in in_parts(rows.filter(pk__in=batch).dead_letters()):
                 dead = part.order_by("pk").select_for_update().values_list("pk", "worker_count", Now())
                 found |= {pk: (workers, now) for pk, workers, now in dead}
@@ -126,8 +141,9 @@ def requeue_many(
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
-            note: dict[str, object] = {"actor": actor, "reason": reason or "requeued", "action": action}
-            note["start_over"] = start_over
+            note: Note = {
+                "actor": actor, "reason": reason or "requeued", "action": action, "start_over": start_over
+            }  # fmt: skip
             _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, note)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
@@ -138,7 +154,7 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], note: dict[str, Any]) -> None:
+def _reopen(rows: "TaskQuerySet", ended: dict[int, int], states: tuple[str, ...], note: Note) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states.
 
     ``ended``: the number of workers of each task, by key. ``told``: options of the moves, such as the reason.
@@ -150,7 +166,7 @@ def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...],
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
 
 
-def stays(rows: QuerySet[Model]) -> dict[Any, str]:
+def stays(rows: QuerySet[Model]) -> dict[object, str]:
     """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
 
     A batch that has ended has published its action, and would have a task that is done later. A shared task that has
@@ -163,7 +179,7 @@ def stays(rows: QuerySet[Model]) -> dict[Any, str]:
     every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
     lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
     ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
-    found = {}
+    found: dict[object, str] = {}
     for pk, (whole, _, _) in own.items():
         of = pk if whole is None else whole
         batch = every[of][1] if of in every else None
@@ -188,13 +204,13 @@ def undone(rows: QuerySet[Model]) -> None:
     rows.filter(state="errored").update(notice_due=None)
 
 
-def _postpone(rows: QuerySet[Model], dues: dict[object, datetime]) -> None:
+def _postpone(rows: QuerySet[Model], dues: dict[int, datetime]) -> None:
     """Postpone waiting tasks, and the parts of shared ones, to these times."""
     # Two statements: SQLite 3.53 cannot plan one OR of both conditions ("internal query planner error").
     for condition in (Q(pk__in=dues), Q(whole__in=dues)):
         waiting = task_rows(rows.db).filter(condition, state="pending")
         late = [
-            rows.model(pk=pk, state_next_attempt=dues.get(pk) or dues[whole])
+            task_model()(pk=pk, state_next_attempt=dues.get(pk) or dues[cast("int", whole)])
             for pk, whole in waiting.values_list("pk", "whole")
         ]
         waiting.update(state_ready=False)
@@ -250,9 +266,9 @@ def _cancelable(running: bool) -> tuple[str, ...]:
     return ("invisible", "pending", "running") if running else ("invisible", "pending")
 
 
-def _batches(rows: QuerySet[Model], pks: Sequence[object]) -> Iterator[list[object]]:
+def _batches(rows: QuerySet[Model], pks: Sequence[int]) -> Iterator[list[int]]:
     """Yield the keys in batches of up to ``BATCH`` rows, parts included."""
-    batch: list[object] = []
+    batch: list[int] = []
     size = 0
     for start in range(0, len(pks), BATCH):
         some = pks[start : start + BATCH]
@@ -272,5 +288,5 @@ def _status(task: TaskRow) -> str:
     return found.status if found else "gone"
 
 
-def _rows(task: TaskRow) -> Any:
-    return task_model()._default_manager.using(task._state.db)
+def _rows(task: TaskRow) -> "TaskQuerySet":
+    return task_model().objects.using(task._state.db)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
-from django.db.models import F, OuterRef, Q, Subquery, Value
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.lookups import Exact
 
 from stator.db.conditions import CLAIM, Condition
@@ -27,7 +27,6 @@ from tasks.queue.eligibility import (
     VALUE,
     WORKER,
     Asking,
-    Rows,
     allowed,
     has_metadata,
     is_mine,
@@ -38,8 +37,12 @@ from tasks.queue.eligibility import (
 )
 from tasks.queue.expressions import is_any
 from tasks.rows.databases import home
-from tasks.rows.tables import queue_rows, task_model, task_rows
+from tasks.rows.tables import Rows, queue_rows, task_model, task_rows
 from tasks.rows.tasks import names_nobody
+
+if TYPE_CHECKING:
+    from stator.claims import Operations
+    from tasks.models import Queue
 
 
 class Eligible(Condition):
@@ -48,7 +51,7 @@ class Eligible(Condition):
     of_processes = True
 
     @classmethod
-    def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
+    def bind(cls, store: "Operations", earlier: Sequence[Condition]) -> Self | None:
         return cls(store, earlier) if store.model is task_model() else None
 
     def rows(self, deed: str) -> Q | None:
@@ -169,7 +172,7 @@ def _of_outer_queue(field: str) -> OuterRef:
     return OuterRef(f"queue__{field}")
 
 
-def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
+def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> "QuerySet[Queue, object]":
     """Return the first waiting task of each ``one_per_worker`` queue without a task of this process.
 
     A program of the same name is the same worker.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
@@ -20,13 +20,12 @@ from tasks.queue.inserts import BATCH, insert_by_rows
 from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.queue.parts import is_spread, place_of_task
 from tasks.rows.clock import Later
-from tasks.rows.queues import QueueRow
 from tasks.rows.tables import task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     # Its module imports this one; programs see what they get.
-    from tasks.models import Task
+    from tasks.models import Queue, Task
 
 # A try fails when another publisher has just published one of the same keys.
 TRIES = 10
@@ -81,7 +80,7 @@ class OnExistingKey:
 
 
 def publish(
-    queue: QueueRow,
+    queue: "Queue",
     given: Iterable[object],
     on_existing: OnExistingKey,
     *,
@@ -115,13 +114,13 @@ def publish(
 
 
 def _in_one_statement(
-    queue: QueueRow,
+    queue: "Queue",
     messages: list[Message],
     known_only: bool,
     over_http: bool,
     admit: Callable[[int], None],
     batch: int | None,
-) -> list[Any] | None:
+) -> "list[Task] | None":
     """Publish tasks of new keys with one statement; return them, or nothing, or None if they were not admitted either.
 
     The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
@@ -140,13 +139,13 @@ def _in_one_statement(
         for row, delay in zip(rows, delays, strict=True):
             row["state_next_attempt"] = delay or None
     admit(len(rows))
-    keys = [message.key for message in messages if message.key is not None]
+    keys: list[str | None] = [message.key for message in messages if message.key is not None]
     if len(messages) > 1 and keys and _found(queue, keys, lock=False):
         return []
     return inserts.publish(queue, rows, over_http=over_http)
 
 
-def check(queue: QueueRow, given: dict[str, object], *, over_http: bool) -> None:
+def check(queue: "Queue", given: dict[str, object], *, over_http: bool) -> None:
     """Raise ``PublishRefused`` if a task could not be published now; publish nothing."""
     message = message_of(given, load_settings(), longest_lease(task_model(), using=queue._state.db))
     _refuse(queue, [message], known_only=False, over_http=over_http)
@@ -162,7 +161,7 @@ def bound_rows(rows: int, most: int) -> None:
 
 
 def _into(
-    queue: QueueRow,
+    queue: "Queue",
     messages: list[Message],
     on_existing: OnExistingKey,
     listed: frozenset[str] | None,
@@ -185,7 +184,7 @@ def _into(
     raise AssertionError("the last try returns or raises")
 
 
-def _lets_keys_apart(queue: QueueRow, messages: list[Message]) -> bool:
+def _lets_keys_apart(queue: "Queue", messages: list[Message]) -> bool:
     """Return whether equal keys may be in several parts of the table, where no constraint compares them."""
     return queue.exclusive and is_spread(queue) and any(message.key is not None for message in messages)
 
@@ -208,7 +207,7 @@ def bound_tasks(count: int, most: int) -> None:
         raise PublishRefused(f"{count:,} tasks are too many for one call; the maximum is {most:,}")
 
 
-def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_http: bool) -> None:
+def _refuse(queue: "Queue", messages: list[Message], known_only: bool, over_http: bool) -> None:
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
     names = [message.action for message in messages]
@@ -219,7 +218,7 @@ def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_htt
     queue_actions.refuse_arguments(queue, messages)
 
 
-def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None, batch: int | None) -> Any:
+def _row(queue: "Queue", message: Message, listed: frozenset[str] | None, batch: int | None) -> "Task":
     delay = inserts.delay_of(message.invisible_for, queue.invisible_for)
     row = queue.tasks.model(
         queue=queue,
@@ -235,7 +234,7 @@ def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None, batch
 
 
 def _values(
-    queue: QueueRow, message: Message, listed: frozenset[str] | None, batch: int | None = None
+    queue: "Queue", message: Message, listed: frozenset[str] | None, batch: int | None = None
 ) -> dict[str, object]:
     """Return the values of a new task in this queue, without its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
@@ -252,13 +251,13 @@ def _values(
     }
 
 
-def _declared_attempts(queue: QueueRow, name: str) -> int | None:
+def _declared_attempts(queue: "Queue", name: str) -> int | None:
     """Return the action's ``max_attempts`` if the queue has none. The task stores it, for every claimant."""
     found = declared(name, queue.name) if queue.max_attempts is None else None
     return found.max_attempts if found else None
 
 
-def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
+def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
     """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
     there = _found(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
@@ -274,7 +273,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     written = task_rows(using).in_bulk([row.pk for row in new])
     created(str(using), written.values())
     inserted = {id(row): written[row.pk] for row in new}
-    by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
+    by_key: dict[str | None, Task] = {row.key: inserted[id(row)] for row in new if row.key is not None}
     for task in (*there.values(), *written.values()):
         task.queue = queue
     return [
@@ -285,7 +284,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     ]
 
 
-def _parts(whole: Any, count: int) -> list[TaskRow]:
+def _parts(whole: "Task", count: int) -> "list[Task]":
     """Return ``count`` new parts of a shared task, each for one worker."""
     copied = {name: getattr(whole, name) for name in (*PARAMETERS, "shard")}
     times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
@@ -294,7 +293,7 @@ def _parts(whole: Any, count: int) -> list[TaskRow]:
     return [type(whole)(queue=whole.queue, whole=whole, state_ready=is_due, **copied, **times) for _ in range(count)]
 
 
-def _found(queue: QueueRow, keys: list[str], *, lock: bool) -> dict[str, Any]:
+def _found(queue: "Queue", keys: list[str | None], *, lock: bool) -> "dict[str | None, Task]":
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
@@ -305,8 +304,8 @@ def _found(queue: QueueRow, keys: list[str], *, lock: bool) -> dict[str, Any]:
 
 
 def _matched(
-    queue: QueueRow, rows: list[Any], there: dict[str, Any], on_existing: OnExistingKey
-) -> dict[str, Published]:
+    queue: "Queue", rows: "list[Task]", there: "dict[str | None, Task]", on_existing: OnExistingKey
+) -> dict[str | None, Published]:
     """Return the outcomes for keys that exist already."""
     wanted = {row.key: row for row in reversed(rows) if row.key in there}
     if on_existing.clear_failed or on_existing.clear_succeeded:
@@ -328,7 +327,7 @@ def _outcome(task: TaskRow) -> PublishOutcome:
     return PublishOutcome.MATCHED if task.status in ("pending", "invisible") else PublishOutcome.DUPLICATE
 
 
-def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
+def _update(queue: "Queue", pairs: "list[tuple[Task, Task]]") -> None:
     """Update waiting tasks and their parts with the parameters that were given."""
     changed = []
     for task, row in pairs:
@@ -353,7 +352,7 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
     _reschedule({task: row.delay for task, row in pairs if row.delay is not None}, str(queue._state.db))
 
 
-def _reschedule(delays: dict[Any, float], using: str) -> None:
+def _reschedule(delays: "dict[Task, float]", using: str) -> None:
     """Let waiting tasks start after so many seconds, and the parts of shared ones."""
     tasks = list(delays)
     for start in range(0, len(tasks), BATCH):
@@ -406,7 +405,7 @@ def _too_few(names: list[str], task: TaskRow) -> str:
     return f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
 
 
-def _resize(task: TaskRow, workers: int) -> None:
+def _resize(task: "Task", workers: int) -> None:
     """Change the number of workers of a waiting shared task: add parts, or delete waiting ones."""
     if 1 in (workers, task.worker_count):
         raise PublishRefused(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.db.models import Q, QuerySet
 
@@ -15,17 +15,18 @@ from stator.rows.readings import read
 from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import declared
 from tasks.actions.throttles import ActionRate, ActionSlot
+from tasks.queue.eligibility import RowsT
 from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
-from tasks.rows.tables import task_model, task_rows
+from tasks.rows.tables import Rows, task_model, task_rows
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 # The first waiting tasks that are read, of those the groups that are looked into, and the sampled tasks of a group.
 MOST, GROUPS, SAMPLED = 10_000, 20, 100
 
 NO_ROWS = Q(pk__in=())
 _IS_RESTING = Q(state="pending", state_ready=False, state_claim=None)
-
-# Of type Any: type checkers know the manager's methods only of a model.
-Rows = Any
 
 
 class _Resting(NamedTuple):
@@ -68,7 +69,7 @@ def remedy_for(put: UsedLimit, action: str, queue: str) -> str:
     return f"raise {put.option} of action {action}{where} and deploy that, then run {command_for(action, queue)}"
 
 
-def signs(using: str) -> Iterator[QuerySet[Any]]:
+def signs(using: str) -> Iterator[QuerySet[ActionRate] | QuerySet[ActionSlot]]:
     """Yield rows without which no task waits for a limit."""
     yield ActionRate.objects.using(using)
     yield ActionSlot.objects.using(using)
@@ -94,7 +95,7 @@ def put_off(using: str, *, queue: int | None = None, action: str | None = None) 
     return sorted((one for one in made if one), key=lambda one: -one.count)
 
 
-def waiting_for_limits(tasks: Rows, action: str, queue: int | None = None) -> Rows:
+def waiting_for_limits(tasks: RowsT, action: str, queue: int | None = None) -> RowsT:
     """Return the tasks of an action, and of one queue if it is given, that wait for a limit of the action."""
     said = {"error": "", "state": "pending", "message__endswith": UsedLimit.END}
     is_put_off = read("with_report", tasks.db, task_model(), said, otherwise=NO_ROWS)
@@ -102,7 +103,7 @@ def waiting_for_limits(tasks: Rows, action: str, queue: int | None = None) -> Ro
     return meant.filter(_IS_RESTING, is_put_off, state_attempted__isnull=False)
 
 
-def _resting(tasks: Rows) -> QuerySet[Any]:
+def _resting(tasks: Rows) -> "QuerySet[Task, tuple]":
     resting = tasks.filter(_IS_RESTING, state_next_attempt__isnull=False)
     columns = ("pk", "queue", "action", "state_attempted", "state_changed", Now())
     return resting.order_by("state_next_attempt").values_list(*columns)[: MOST + 1]

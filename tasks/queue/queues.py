@@ -1,9 +1,10 @@
 """Queues: their rules, and methods to publish, claim and pause."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from types import EllipsisType
+from typing import Any, Unpack
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
@@ -11,9 +12,9 @@ from django.core.exceptions import ValidationError
 from stator.asynchronous import awaited, in_thread
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import remembered
+from stator.texts import JsonInput
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
-from tasks.messages import Json
 from tasks.queue import batches, consuming, held_claims, publishing, rules
 from tasks.queue.batches import Batch
 from tasks.queue.held_claims import TaskClaim
@@ -51,7 +52,9 @@ class Queue(QueueRow):
         self._note_made_as()
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Queue":
+    def from_db(
+        cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any
+    ) -> "Queue":
         queue = super().from_db(db, field_names, values, **kwargs)
         settle(queue)
         queue._note_made_as()
@@ -85,7 +88,7 @@ class Queue(QueueRow):
     def publish(
         self,
         action: str,
-        data: Json = ...,
+        data: JsonInput | EllipsisType = ...,
         *,
         update: bool = False,
         clear_failed: bool = False,
@@ -112,7 +115,7 @@ class Queue(QueueRow):
 
     def publish_many(
         self,
-        tasks: Iterable[dict[str, object]],
+        tasks: Iterable[Mapping[str, object]],
         *,
         update: bool = False,
         clear_failed: bool = False,
@@ -146,7 +149,7 @@ class Queue(QueueRow):
         worker: str,
         limit: int = 1,
         lease: float | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         wait: float = 0.0,
     ) -> list[TaskClaim]:
         """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
@@ -159,11 +162,11 @@ class Queue(QueueRow):
         return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
     @awaited
-    async def aclaim(self, **options: Any) -> list[TaskClaim]:
+    async def aclaim(self, *, wait: float = 0.0, **options: Unpack[consuming.ClaimOptions]) -> list[TaskClaim]:
         """Run :meth:`claim` from async code."""
-        return await consuming.aclaim(self, **options)
+        return await consuming.aclaim(self, wait=wait, **options)
 
-    def consume(self, *, worker: str, **options: Any) -> consuming.QueueLoop:
+    def consume(self, *, worker: str, **options: Unpack[consuming.LoopOptions]) -> consuming.QueueLoop:
         """Return the loop of a named worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
         ``limit``, ``lease`` and ``metadata`` are passed to :meth:`claim`; the other options are explained at
@@ -171,7 +174,7 @@ class Queue(QueueRow):
         """
         return consuming.QueueLoop(self, worker=worker, **options)
 
-    def aconsume(self, *, worker: str, **options: Any) -> consuming.AsyncQueueLoop:
+    def aconsume(self, *, worker: str, **options: Unpack[consuming.LoopOptions]) -> consuming.AsyncQueueLoop:
         """Return the loop of :meth:`consume` for ``async for`` and ``await run``."""
         return consuming.AsyncQueueLoop(self, worker=worker, **options)
 

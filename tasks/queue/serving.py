@@ -1,11 +1,11 @@
 """The workers that serve a queue: worker processes publish their actions; named workers have asked for work lately."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from stator.graph.durations import seconds_of
 from stator.models import Now, Worker
@@ -16,6 +16,10 @@ from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, Claimant
 from tasks.rows.queues import QueueRow
+from tasks.rows.tables import Rows
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MAX_ACTIONS, MAX_CHARACTERS = 500, 20_000
@@ -27,7 +31,7 @@ MAX_PROCESSES = 1000
 LABEL = "tasks.task"
 
 # What a process takes from a queue: the metadata, if that is limited, and the actions; None for any.
-Offer = tuple[tuple[tuple[str, Any], ...], frozenset[str] | None]
+Offer = tuple[tuple[tuple[str, object], ...], frozenset[str] | None]
 
 
 def connect() -> None:
@@ -35,7 +39,7 @@ def connect() -> None:
     on_heartbeat.connect(_publish, dispatch_uid="tasks.serving")
 
 
-def _publish(sender: object, **kwargs: object) -> dict[str, Any]:
+def _publish(sender: object, **kwargs: object) -> dict[str, dict[str, object]]:
     """Return the actions of this process by queue, and the queues that it is limited to."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
@@ -108,7 +112,7 @@ class Service:
     last day asked the queue for work, the latest first.
     """
 
-    queue: QueueRow
+    queue: "Queue"
     processes: tuple[Process, ...]
     asked: dict[str, float] = field(default_factory=dict)
 
@@ -141,12 +145,12 @@ class Service:
         return found
 
 
-def service_of(queue: QueueRow) -> Service:
+def service_of(queue: "Queue") -> Service:
     """Return the workers that serve a queue in the database of this copy; two statements."""
     return services_of([queue], str(queue._state.db))[0]
 
 
-def services_of(queues: list[Any], using: str) -> list[Service]:
+def services_of(queues: "Collection[Queue]", using: str) -> list[Service]:
     """Return the workers that serve each of these queues in a database; two statements."""
     asked: dict[object, dict[str, float]] = defaultdict(dict)
     rows = Claimant.objects.using(using).annotate(read_at=Now()).order_by("-seen", "pk")
@@ -164,14 +168,14 @@ def processes_in(using: str) -> tuple[Process, ...]:
     return tuple(Process.of(name or pk, published) for pk, name, models, published in rows if LABEL in models)
 
 
-def is_anywhere(action: str, queue: QueueRow, processes: Iterable[Process]) -> bool:
+def is_anywhere(action: str, queue: "Queue", processes: Iterable[Process]) -> bool:
     """Return whether this code or one of the processes has an action, or programs elsewhere serve its queue."""
     if queue.actions_elsewhere or declared(action, queue.name) is not None:
         return True
     return any((names := process.names(queue)) is None or action in names for process in processes)
 
 
-def taken(offer: Offer, rows: QuerySet[Any]) -> Q:
+def taken(offer: Offer, rows: Rows) -> Q:
     """Return the condition that a process takes a task; each can run tasks of Django's framework."""
     metadata, names = offer
     known = Q() if names is None else Q(action__in=sorted(names)) | Q(action__startswith=DJANGO)

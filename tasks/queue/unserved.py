@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import reduce
 from itertools import chain
 from operator import or_
-from typing import Any
 
-from django.db.models import Case, Model, Q, QuerySet, Value, When
+from django.db.models import Case, Q, Value, When
 
 from stator.graph.durations import span
 from stator.models import Reason, are_apart
@@ -21,7 +20,7 @@ from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, of_known, of_own_queue, some
 from tasks.queue.serving import Service, services_of, taken
 from tasks.rows.queues import claims_are_paused
-from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tables import Rows, queue_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
 # Among many tasks, one that every live worker has had is searched for only if at most this many workers are live.
@@ -70,7 +69,7 @@ def _served_by(service: Service) -> object:
     )  # fmt: skip
 
 
-def _conditions(service: Service, rows: QuerySet[Model], *, is_judged: bool) -> dict[str, Q]:
+def _conditions(service: Service, rows: Rows, *, is_judged: bool) -> dict[str, Q]:
     by_process = _taken(service, rows)
     found = {}
     if is_judged:
@@ -84,16 +83,16 @@ def _conditions(service: Service, rows: QuerySet[Model], *, is_judged: bool) -> 
     return found | {"no_named_worker": ~by_process & _of_programs(service), code: ~by_process}
 
 
-def _taken(service: Service, rows: QuerySet[Model]) -> Q:
+def _taken(service: Service, rows: Rows) -> Q:
     """Return the condition that a live worker process can run a task."""
     return reduce(or_, (taken(offer, rows) for offer in service.offers), Q(pk__in=[]))
 
 
-def _served(service: Service, rows: QuerySet[Any]) -> Q:
+def _served(service: Service, rows: Rows) -> Q:
     return Q(state="pending") if service.named else _taken(service, rows)
 
 
-def _open_to_each(service: Service, rows: QuerySet[Model]) -> Iterator[Q]:
+def _open_to_each(service: Service, rows: Rows) -> Iterator[Q]:
     """Yield for each live worker the condition that it may have a task of the queue."""
     asking = Asking(worker="", rows=rows, settings=load_settings())
     named = replace(asking, queue=service.queue, of_queue=of_known(service.queue))
@@ -113,7 +112,7 @@ def _of_programs(service: Service) -> Q:
     return theirs
 
 
-def reason_of(task: TaskRow, service: Service) -> list[Any]:
+def reason_of(task: TaskRow, service: Service) -> list[Reason]:
     """Return the reason why no live worker, or only named workers, serve a waiting task of a queue.
 
     The list is empty if a worker process serves it, or if no worker process runs at all: the framework reports that.
@@ -122,7 +121,7 @@ def reason_of(task: TaskRow, service: Service) -> list[Any]:
     return reasons
 
 
-def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None = None) -> list[list[Any]]:
+def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None = None) -> list[list[Reason]]:
     """Return :func:`reason_of` for waiting tasks of one database, each with its queue's workers.
 
     One statement, or one for each task if they are on several nodes or very many workers are live. ``found``: the
@@ -162,7 +161,7 @@ def _judged(code: str, task: TaskRow, service: Service) -> str:
 GONE = "Start one of them; or publish the task again with its key, update=True and other worker_ids."
 
 
-def _no_eligible(task: TaskRow, service: Service) -> object:
+def _no_eligible(task: TaskRow, service: Service) -> Reason:
     rows = task_rows(task._state.db)
     row = rows.filter(pk=task.pk)
     serving = [names for offer, names in service.offers.items() if row.filter(taken(offer, rows)).exists()]
@@ -187,7 +186,7 @@ def _gone(task: TaskRow, service: Service) -> str:
     return f"None of the workers in its worker_ids is live: {some(names, len(task.worker_ids))}."
 
 
-def _named_only(task: TaskRow, service: Service) -> object:
+def _named_only(task: TaskRow, service: Service) -> Reason:
     count, (last, seconds) = len(service.named), next(iter(service.asked.items()))
     live = "1 is live, and" if count == 1 else f"{count} are live, and"
     sentence = f"{_only_named(task, service)}: {live} {last} asked last, {span(seconds)} ago."
@@ -195,7 +194,7 @@ def _named_only(task: TaskRow, service: Service) -> object:
     return Reason("named_only", sentence, numbers, "Wait for one of them. If it takes long, check what they claim.")
 
 
-def _no_named(task: TaskRow, service: Service) -> object:
+def _no_named(task: TaskRow, service: Service) -> Reason:
     if task.worker_ids:
         return Reason("no_named_worker", _gone(task, service), {"workers": task.worker_ids}, GONE)
     last, seconds = next(iter(service.asked.items()), (None, None))
@@ -212,7 +211,7 @@ def _only_named(task: TaskRow, service: Service) -> str:
     return f"Only named workers serve queue {service.queue.name}"
 
 
-def _action_unserved(task: TaskRow, service: Service) -> object:
+def _action_unserved(task: TaskRow, service: Service) -> Reason:
     name, count = service.queue.name, len(service.taking)
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
     sentence = f"No live worker has action {task.action!r} for queue {name}: {serve} the queue without it"
@@ -226,7 +225,7 @@ def _action_unserved(task: TaskRow, service: Service) -> object:
     return Reason("action_unserved", f"{sentence}, {_nor_named(service)}.", numbers, remedy)
 
 
-def _queue_unserved(task: TaskRow, service: Service) -> object:
+def _queue_unserved(task: TaskRow, service: Service) -> Reason:
     name, count = service.queue.name, len(service.processes)
     others = sorted({queue for process in service.processes for queue in process.queues or ()})
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"

@@ -1,6 +1,6 @@
 """The columns of batches, and the counts of their tasks."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import models
 from django.db.models import Model, Q, QuerySet
@@ -9,6 +9,11 @@ from stator.models import MomentField, Now, Portion, StateField, StatorModel
 from tasks.messages import NAME_LENGTH
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TERMINAL
+
+if TYPE_CHECKING:
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from tasks.models import Queue, Task
 
 # Tasks of one status are counted up to this number, by the index over batch and state.
 MAX_COUNTED = 1_000_000
@@ -24,7 +29,7 @@ class BatchRow(StatorModel):
 
     state: StateField
     # No index of its own: the unique index of the keys begins with the queue.
-    queue: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+    queue: "models.ForeignKey[Queue, Queue]" = models.ForeignKey(
         "tasks.Queue", models.CASCADE, related_name="batches", editable=False, db_index=False
     )
     key = models.CharField(max_length=NAME_LENGTH, null=True, blank=True)  # noqa: DJ001 - null is unique for each batch
@@ -40,7 +45,7 @@ class BatchRow(StatorModel):
     created = MomentField(db_default=Now(), editable=False)
 
     # The related manager, which Django adds with the model of tasks.
-    tasks: Any
+    tasks: "RelatedManager[Task]"
     queue_id: int | None
 
     class StatorMeta:

@@ -1,7 +1,7 @@
 """The columns of queues, their pauses, and the workers that ask them for work."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models import Exists, F, Q, QuerySet, Value
@@ -15,6 +15,11 @@ from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Clai
 from tasks.rows.clock import Later
 from tasks.rows.databases import home
 from tasks.rows.tables import locked
+
+if TYPE_CHECKING:
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from tasks.models import Task
 
 
 def label_of(queue: str) -> str:
@@ -74,7 +79,7 @@ class QueueRow(models.Model):
     # Set for a request over HTTP: whether the request's token lists this queue.
     in_reach: bool
     # The related manager, which Django adds with the model of tasks.
-    tasks: Any
+    tasks: "RelatedManager[Task]"
 
     class Meta:
         abstract = True

@@ -1,34 +1,35 @@
-"""Querysets of tasks, queues and runs for modules below :mod:`tasks.models`.
-
-Querysets of tasks and queues have rows of type Any: type checkers know primary keys and relations only of models.
-"""
+"""Querysets of tasks, queues and runs for modules below :mod:`tasks.models`."""
 
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from django.apps import apps
 from django.db import connections
 from django.db.models import Model, QuerySet
 
 from tasks.rows.runs import Run
-from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from tasks.models import Queue, Task
 
 RowT = TypeVar("RowT", bound=Model)
 
+Rows: TypeAlias = QuerySet["Task"]
 
-def task_model() -> type[TaskRow]:
+
+def task_model() -> "type[Task]":
     """Return the model of tasks."""
-    return cast("type[TaskRow]", _model("Task"))
+    return cast("type[Task]", _model("Task"))
 
 
-def task_rows(using: str | None = None) -> QuerySet[Any]:
+def task_rows(using: str | None = None) -> "QuerySet[Task]":
     """Return the tasks in a database."""
     return QuerySet(task_model(), using=using)
 
 
-def queue_rows(using: str | None = None) -> QuerySet[Any]:
+def queue_rows(using: str | None = None) -> "QuerySet[Queue]":
     """Return the queues in a database."""
-    return QuerySet(_model("Queue"), using=using)
+    return QuerySet(cast("type[Queue]", _model("Queue")), using=using)
 
 
 def run_rows(using: str | None = None) -> QuerySet[Run]:
@@ -42,5 +43,5 @@ def locked(rows: QuerySet[RowT]) -> QuerySet[RowT]:
 
 
 @cache
-def _model(name: str) -> type[Any]:
+def _model(name: str) -> type[Model]:
     return apps.get_model("tasks", name)

@@ -1,7 +1,7 @@
 """The columns and indexes of tasks."""
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Case, Q, Value, When
@@ -11,6 +11,11 @@ from stator.models import LazyJSONField, MomentField, Now, SpreadField, StateFie
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 
+if TYPE_CHECKING:
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from tasks.models import Run, Task
+
 # The states of tasks that have ended.
 TERMINAL = ("completed", "canceled", "errored")
 
@@ -18,6 +23,10 @@ TERMINAL = ("completed", "canceled", "errored")
 def names_nobody() -> Case:
     """Return the sort key that puts tasks with ``worker_ids`` before tasks for anyone."""
     return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
+
+
+# Annotates rows with the time when they are read.
+READ_AT = {"read_at": Now()}
 
 
 class TaskRow(StatorModel):
@@ -64,14 +73,18 @@ class TaskRow(StatorModel):
     notice_due = MomentField(db_default=Now(), null=True, editable=False)
 
     # The related managers, which Django adds with the models of tasks and runs.
-    parts: Any
-    runs: Any
+    parts: "RelatedManager[Task]"
+    runs: "RelatedManager[Run]"
     whole_id: int | None
     batch_id: int | None
     # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
     counted: int
     holder: str | None
+    # Set for a task that is published: which of its options the publisher gave.
+    given: list[str]
+    has_count: bool
+    delay: float | None
 
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""

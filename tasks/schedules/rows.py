@@ -1,7 +1,7 @@
 """The columns of schedules, and their checks."""
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import models
@@ -16,6 +16,9 @@ from tasks.exceptions import TaskError
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.rows.queues import QueueRow
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 # What happens to ticks that are due while the task of the previous tick has not ended.
 DELAY, DROP, ALLOW = "delay", "skip", "allow"
@@ -50,7 +53,7 @@ class ScheduleRow(StatorModel):
     name = models.CharField(max_length=200)
     entity = models.CharField(max_length=200, blank=True)
     # The three with types of their own are set wherever ticks read them.
-    queue: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+    queue: "models.ForeignKey[Queue | None, Any]" = models.ForeignKey(
         "tasks.Queue", models.CASCADE, null=True, blank=True, related_name="+"
     )
     action = models.CharField(max_length=200, blank=True)
@@ -83,7 +86,7 @@ class ScheduleRow(StatorModel):
     # The workers' columns: the next tick's index, its place on the timetable, its time, and the timetable it was
     # planned for.
     tick_index = models.BigIntegerField(default=0, editable=False)
-    nominal: "models.DateTimeField[Any, Any]" = models.DateTimeField(null=True, editable=False)
+    nominal: "models.DateTimeField[datetime | None, Any]" = models.DateTimeField(null=True, editable=False)
     planned = models.DateTimeField(null=True, editable=False)
     planned_for = models.CharField(max_length=300, editable=False)
     # Until when the schedule waits for its turn under its rate limit.
@@ -92,12 +95,14 @@ class ScheduleRow(StatorModel):
     asked = models.BooleanField(default=False, editable=False)
     # When the latest tick fired, when it was due, and how many ticks never fired.
     fired = models.DateTimeField(null=True, editable=False)
-    fired_for: "models.DateTimeField[Any, Any]" = models.DateTimeField(null=True, editable=False)
+    fired_for: "models.DateTimeField[datetime | None, Any]" = models.DateTimeField(null=True, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)
     # Of functions: how many ticks in a row have failed, the last one's error, and when the notice of them is sent.
     failed_ticks = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     last_error = models.CharField(max_length=ERROR_LENGTH, default="", db_default="", editable=False)
     notice_due = MomentField(null=True, editable=False)
+    # Set for lists and problems: when the row was read.
+    read_at: datetime
     created = MomentField(db_default=Now(), editable=False)
 
     # When a tick has read the row.

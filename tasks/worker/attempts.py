@@ -9,23 +9,25 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.db import Error
 from django.utils.module_loading import autodiscover_modules, import_string
 
-from stator.claims import Claim
+from stator.claims import Claim, Operations
 from stator.exceptions import PROJECT_ERRORS, AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
 from stator.statements import JsonText
+from stator.texts import Json
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.registry import (
     Context,
+    Delay,
     RegisteredAction,
     actions_on_loop,
     contained,
@@ -40,14 +42,17 @@ from tasks.actions.values import storable
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
 from tasks.graph import ATTEMPTING
-from tasks.messages import Json
 from tasks.queue import begun
 from tasks.queue.begun import usual_attempts
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_rows
-from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from tasks.models import Task
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger("tasks.actions")
 
@@ -72,7 +77,7 @@ GRACE = 5.0
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
 
-_backoff: ContextVar[Any] = ContextVar("tasks_backoff")
+_backoff: ContextVar[Delay] = ContextVar("tasks_backoff")
 
 
 class Terms(NamedTuple):
@@ -90,7 +95,7 @@ class Terms(NamedTuple):
     timeout: float | None
 
     @property
-    def backoff(self) -> Any:
+    def backoff(self) -> Delay:
         """The back-off after an attempt that its action gave up."""
         return self.found.backoff if self.found else UNKNOWN
 
@@ -104,7 +109,7 @@ class _Queue:
 
     def __init__(self, loaded: asyncio.Event | None = None) -> None:
         self.until = 0.0
-        self.row: Any = None
+        self.row: QueueRow
         self.loaded = loaded
         self._terms: dict[Hashable, Terms] = {}
 
@@ -117,7 +122,7 @@ class _Queue:
         queue.without_action = Terms(None, settings, worker, most, row.timeout or settings.TIMEOUT)
         return queue
 
-    def terms_of(self, task: TaskRow) -> Terms:
+    def terms_of(self, task: "Task") -> Terms:
         """Return the terms for a task; raise ``NoHandler`` if this worker has no action for it."""
         if task.elsewhere_only:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
@@ -125,11 +130,11 @@ class _Queue:
             terms = self._terms[_key_of(task)] = self._found(task)
         return terms
 
-    def known_terms(self, task: TaskRow) -> Terms | None:
+    def known_terms(self, task: "Task") -> Terms | None:
         """Return the terms for a task if its action was found before."""
         return None if task.elsewhere_only else self._terms.get(_key_of(task))
 
-    def _found(self, task: TaskRow) -> Terms:
+    def _found(self, task: "Task") -> Terms:
         found, usual = find(task.action, self.row.name, task.data), self.without_action
         if found.runs_on_loop and task.action.startswith(DJANGO):
             django_on_loop.add(task.action)
@@ -137,7 +142,7 @@ class _Queue:
         return usual._replace(found=found, most=most, timeout=found.timeout or usual.timeout)
 
 
-def _key_of(task: TaskRow) -> Hashable:
+def _key_of(task: "Task") -> Hashable:
     name = task.action
     return (name, variant_of(task.data)) if name.startswith(DJANGO) else name
 
@@ -150,7 +155,7 @@ _marking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDi
 _marking_in_thread = threading.Lock()
 
 # Cached queues by worker (its operations), then by primary key.
-_queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
+_queues: WeakKeyDictionary[Operations, dict[object, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
@@ -256,9 +261,9 @@ def _backoff_of_attempt(failures: int) -> float:
     return delay_after(_backoff.get(UNKNOWN), failures, 1.0)
 
 
-async def attempt(task: Any) -> str:
+async def attempt(task: "Task") -> str:
     """Run the action of a claimed task and return the state that it moves to; raise an error or a wait."""
-    claim = task.stator
+    claim = _claim_of(task)
     failed: TaskAttempt | None = vars(task).pop(FAILED, None)
     if failed is None:
         # The project's code is called later; until then the attempt has not begun.
@@ -305,7 +310,7 @@ async def attempt(task: Any) -> str:
     raise error
 
 
-async def _backoff_after(error: BaseException, found: RegisteredAction | None, task: Any) -> Any:
+async def _backoff_after(error: BaseException, found: RegisteredAction | None, task: "Task") -> Delay | None:
     """Return the back-off after an error of an attempt; None if the error is final."""
     if found is None:
         return UNKNOWN
@@ -321,6 +326,11 @@ def _note_end(claim: Claim, end: Release | Cancel) -> None:
     """Have the attempt recorded as one whose action gave its task up."""
     reason = bounded(text_of(end.reason), REASON_LENGTH)
     claim.notes = {**claim.notes, "outcome": end.outcome, "reason": reason}
+
+
+def _claim_of(task: "Task") -> Claim:
+    """Return what handlers know as a ``HeldClaim``."""
+    return cast("Claim", task.stator)
 
 
 def _is_cancelled() -> bool:
@@ -343,8 +353,8 @@ class TaskAttempt:
     claim: Claim
     found: RegisteredAction
 
-    def __init__(self, task: Any, terms: Terms) -> None:
-        claim = task.stator
+    def __init__(self, task: "Task", terms: Terms) -> None:
+        claim = _claim_of(task)
         self.task, self.claim, self.found, self.settings = task, claim, terms.found, terms.settings
         self.context = Context(task, claim, terms.worker)
         self.seconds = task.timeout or terms.timeout
@@ -403,7 +413,7 @@ class TaskAttempt:
                 raise NotBegun(0.0, "")
             await self.found.begin(self.context)
 
-    async def _called_in_time(self, seconds: float) -> Any:
+    async def _called_in_time(self, seconds: float) -> object:
         """Return the value of the action; end it when the timeout is over, heartbeats or not."""
         too_long = AttemptTimedOut(f"the attempt ran longer than its timeout of {seconds:g} s and was ended")
         self._loop, self._limit = asyncio.get_running_loop(), asyncio.timeout(None)
@@ -421,7 +431,7 @@ class TaskAttempt:
             raise too_long
         return value
 
-    async def _called(self) -> Any:
+    async def _called(self) -> object:
         """Return the value of the action, after further calls within this attempt if it allows them.
 
         The task's ``max_unexpected_retries`` overrides their number. It is read from the database after each error.
@@ -465,7 +475,7 @@ class TaskAttempt:
         await asyncio.sleep(found.local_delay)
         self.claim.begin_again()
 
-    def _call(self) -> Awaitable[Any]:
+    def _call(self) -> Awaitable[object]:
         """Call the action, and return what to await for its value."""
         if self._ended is not None:
             ended, self._ended = self._ended, None
@@ -480,13 +490,13 @@ class TaskAttempt:
         self._begin()
         return found.acall(self.context)
 
-    async def _marked_call(self) -> Any:
+    async def _marked_call(self) -> object:
         async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             await sync_to_async(self._write_mark)()
             self._begin()
         return await self.found.acall(self.context)
 
-    def in_thread(self, function: Callable[[], object]) -> Awaitable[Any]:
+    def in_thread(self, function: Callable[[], Result]) -> Awaitable[Result]:
         """Call a synchronous function in a thread of the worker, and return what to await for its result.
 
         In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open
@@ -501,7 +511,7 @@ class TaskAttempt:
             raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
         return threads.run(call, must_begin=bool(self.claim.started))
 
-    def _begin_and_call(self, function: Callable[[], object]) -> Any:
+    def _begin_and_call(self, function: Callable[[], Result]) -> Result:
         if self.is_marked and self.has_mark_to_write:
             with _marking_in_thread:
                 self._write_mark()
@@ -554,13 +564,13 @@ def _threads(count: int) -> ThreadPool:
     return ThreadPool(count, "tasks-action")
 
 
-async def _queue_of(task: TaskRow) -> _Queue:
+async def _queue_of(task: "Task") -> _Queue:
     """Return what this worker knows of the task's queue, at most ``QUEUE_CACHE`` seconds old.
 
     Attempts that start together share one query.
     """
     # Read from the instance's values, because the attribute of a foreign key costs a call.
-    key, claim = vars(task)["queue_id"], task.stator
+    key, claim = vars(task)["queue_id"], _claim_of(task)
     cached = _queues.setdefault(claim.operations, {})
     while (queue := cached.get(key, NOT_CACHED)).until < time.monotonic():
         if queue.loaded is None:
@@ -571,14 +581,14 @@ async def _queue_of(task: TaskRow) -> _Queue:
     return queue
 
 
-async def _load_queue(task: TaskRow, cached: dict[object, _Queue]) -> _Queue:
+async def _load_queue(task: "Task", cached: dict[object, _Queue]) -> _Queue:
     if len(cached) >= MAX_QUEUES:
         cached.clear()
     loaded = asyncio.Event()
     cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
         settings, row = load_settings(), await sync_to_async(_read_queue)(task)
-        worker = name_of(task.stator.operations.worker_id)
+        worker = name_of(_claim_of(task).operations.worker_id)
         cached[task.queue_id] = queue = _Queue.read(row, settings, worker)
     finally:
         # If the query failed, the next attempt sends it again.
@@ -588,7 +598,7 @@ async def _load_queue(task: TaskRow, cached: dict[object, _Queue]) -> _Queue:
     return queue
 
 
-def _read_queue(task: TaskRow) -> Any:
+def _read_queue(task: "Task") -> QueueRow:
     # Packages that look for repeated queries would take ``task.queue`` of several tasks for one of them.
     return queue_rows(str(task._state.db)).filter(pk=task.queue_id).first() or task.queue
 
@@ -604,6 +614,6 @@ def _leave(found: RegisteredAction, context: Context) -> None:
     """Release the concurrency slot; if that fails, it is free once the claim has ended."""
     task = context.task
     try:
-        ActionSlot.leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
+        ActionSlot.leave(str(task._state.db), found.throttle_key(task), task.pk, context.claim.token)
     except Error as error:
         logger.warning("tasks.slot_kept", extra={"action": found.name, "task": task.pk, "error": type(error).__name__})

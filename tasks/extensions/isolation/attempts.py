@@ -1,10 +1,10 @@
 """A worker's attempt with an isolated action."""
 
 from functools import partial
-from typing import Any
 
 from stator.extensions.isolation.surroundings import Surroundings
 from stator.extensions.reports.attempt_log import LOG, AttemptLog
+from stator.texts import Json
 from tasks.extensions.isolation.calls import answer_of, process_for_action, value_of
 from tasks.worker.attempts import TaskAttempt
 
@@ -12,10 +12,10 @@ from tasks.worker.attempts import TaskAttempt
 ANSWER_MARGIN = 131072
 
 
-async def call(attempt: TaskAttempt) -> Any:
+async def call(attempt: TaskAttempt) -> Json:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task, claim = attempt.task, attempt.claim
-    around = Surroundings.here(task._state.db, claim.operations.scope.path)
+    around = Surroundings.here(str(task._state.db), claim.operations.scope.path)
     request = {
         "task": task.pk, "token": claim.token.hex, "action": task.action, "queue": task.queue.name,
         "mark": attempt.has_mark_to_write, "worker": attempt.context.worker, **around.as_request(),

@@ -10,6 +10,7 @@ from stator.extensions.isolation.messages import NotStarted, ProcessFailed
 from stator.extensions.isolation.process import IsolatedProcess
 from stator.extensions.isolation.surroundings import surroundings
 from stator.graph.tracebacks import RemoteTraceback
+from stator.texts import Json, JsonObject
 from tasks.failures import Cancel, IsolationError, Release, remote
 
 # Seconds until a process that could not be started is tried again.
@@ -21,7 +22,7 @@ def process_for_action(limit: int) -> IsolatedProcess:
     return IsolatedProcess("tasks.extensions.isolation.isolated", limit=limit, keeps_errors=True)
 
 
-def answer_of(process: IsolatedProcess, request: dict[str, Any]) -> dict[str, Any]:
+def answer_of(process: IsolatedProcess, request: JsonObject) -> JsonObject:
     """Start the process and return its answer; raise :class:`~tasks.failures.IsolationError` if there is none."""
     _refuse_memory(request.get("using"))
     try:
@@ -35,7 +36,7 @@ def answer_of(process: IsolatedProcess, request: dict[str, Any]) -> dict[str, An
         process.end()
 
 
-def value_of(answer: dict[str, Any]) -> Any:
+def value_of(answer: JsonObject) -> Json:
     """Return the value of the action, or raise what it raised in its process."""
     if "value" in answer:
         return answer["value"]

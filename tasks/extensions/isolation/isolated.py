@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 from uuid import UUID
 
 from django.db import connections
@@ -19,13 +19,17 @@ from stator.extensions.isolation.surroundings import Surroundings
 from stator.extensions.reports.attempt_log import LOG, keep_logs
 from stator.graph.failures import describe, text_of
 from stator.graph.running import RUNNING
+from stator.texts import Json, JsonObject
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
 from tasks.conf import load_settings
 from tasks.extensions.isolation.calls import START_AGAIN
 from tasks.failures import Cancel, Release
 
-Say = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from stator.querysets import HeldClaim
+
+Say = Callable[[JsonObject], None]
 
 
 def serve(requests: BinaryIO, answers: TextIO, options: dict[str, object]) -> None:
@@ -33,13 +37,13 @@ def serve(requests: BinaryIO, answers: TextIO, options: dict[str, object]) -> No
     answers.write(json.dumps({"ready": True}) + "\n")
     request = json.loads(requests.readline())
 
-    def say(said: dict[str, Any]) -> None:
+    def say(said: JsonObject) -> None:
         answers.write(json.dumps(said) + "\n")
 
     say(answer_to(request, say))
 
 
-def answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
+def answer_to(request: JsonObject, say: Say) -> JsonObject:
     """Return the action's value as an answer, or how the action ended, with what it logged."""
     running = SimpleNamespace(kept={}, finished=0.0)
     keep_logs()
@@ -49,7 +53,7 @@ def answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
     return answer | {"log": log.text} if log else answer
 
 
-def _answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
+def _answer_to(request: JsonObject, say: Say) -> JsonObject:
     try:
         # Before the claim is looked up too: another schema has other rows.
         with Surroundings.of(request).entered():
@@ -72,7 +76,7 @@ def _answer_to(request: dict[str, object], say: Say) -> dict[str, object]:
         }
 
 
-def carry_out(request: dict[str, Any], say: Say) -> Any:
+def carry_out(request: JsonObject, say: Say) -> Json:
     """Run the action and return its value as JSON; ``say`` tells the worker how far it is."""
     # Imported by name: these modules need Django to be set up.
     claims, models, begun = map(import_module, ("stator.claims", "tasks.models", "tasks.queue.begun"))
@@ -91,7 +95,7 @@ def carry_out(request: dict[str, Any], say: Say) -> Any:
 
 
 @contextmanager
-def _saying(claim: Any, say: Say) -> Iterator[None]:
+def _saying(claim: "HeldClaim", say: Say) -> Iterator[None]:
     """Tell the worker what the attempt says of itself, from a thread: the action may hold this one."""
     # Imported by name, as above.
     over, news = threading.Event(), import_module("stator.rows.news")

@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypedDict
 
 from tasks.actions.options import ActionOptions
+
+
+class IsolatedOption(TypedDict, total=False):
+    """The option as it is declared."""
+
+    isolated: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
 """The progress of a claim that a named worker holds."""
 
-from typing import Any
+from stator.claims import Claim
 
 
 class SaysTaskProgress:
     """What a claim offers to say how far the work is."""
 
-    _claim: Any
+    _claim: Claim
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the work is; the next heartbeat writes it, so call this as often as you like."""

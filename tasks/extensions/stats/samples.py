@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
-from django.db.models import Model, QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
 
@@ -17,7 +16,7 @@ from stator.models import Depth, Now, Stats
 from tasks.diagnosis.figures import waiting_in
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.rows.queues import label_of
-from tasks.rows.tables import queue_rows
+from tasks.rows.tables import Rows, queue_rows
 from tasks.rows.tasks import TERMINAL
 
 # The most queues that are sampled, and the most tasks that are counted in each: waiting, and ended in an hour.
@@ -85,7 +84,7 @@ def _is_first(using: str, minute: datetime) -> bool:
 
 
 def _waiting(using: str) -> Iterator[Sample]:
-    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
+    def figures(tasks: Rows) -> list[Combinable]:
         line = waiting_in(tasks, WAITING)
         return [CountOf(line), FirstOf(line), Now()]
 
@@ -95,7 +94,7 @@ def _waiting(using: str) -> Iterator[Sample]:
 
 
 def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
-    def figures(tasks: QuerySet[Model]) -> list[Combinable]:
+    def figures(tasks: Rows) -> list[Combinable]:
         ended = tasks.filter(
             state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour, state_changed__lt=hour + HOUR
         )

@@ -1,13 +1,14 @@
 """The steps of a claim that a named worker holds."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 
 from stator.asynchronous import awaited
+from stator.claims import Claim
 from stator.exceptions import LeaseLost
-from tasks.messages import Json
+from stator.texts import Json
 
 Result = TypeVar("Result")
 
@@ -15,7 +16,7 @@ Result = TypeVar("Result")
 class DoesTaskSteps:
     """What a claim offers for steps."""
 
-    _claim: Any
+    _claim: Claim
     _lost: Callable[[], LeaseLost]
 
     def step(self, name: str, function: Callable[[], Result]) -> Result:
@@ -24,7 +25,7 @@ class DoesTaskSteps:
         As ``instance.stator.step()``, but until the lease runs out.
         """
         try:
-            return self._steps.call(name, function)
+            return self._claim.own_steps(in_time=True).call(name, function)
         except LeaseLost as error:
             raise self._lost() from error
 
@@ -32,17 +33,13 @@ class DoesTaskSteps:
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         try:
-            return await self._steps.acall(name, function)
+            return await self._claim.own_steps(in_time=True).acall(name, function)
         except LeaseLost as error:
             raise await sync_to_async(self._lost)() from error
 
-    def record_step(self, name: str, result: Json) -> Any:
+    def record_step(self, name: str, result: object) -> Json:
         """Record the result of a step that was done elsewhere, and return it; the same result may be recorded again."""
         try:
-            return self._steps.record(name, result)
+            return self._claim.own_steps(in_time=True).record(name, result)
         except LeaseLost as error:
             raise self._lost() from error
-
-    @property
-    def _steps(self) -> Any:
-        return self._claim.own_steps(in_time=True)

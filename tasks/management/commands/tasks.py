@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -13,6 +12,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, values_of
 from stator.models import moment_json
 from stator.terminal import TerminalCommand
+from stator.texts import JsonObject
 from tasks.commands import operating, queues, schedules, single_tasks
 from tasks.datetimes import moment_problem, stored
 from tasks.models import Queue
@@ -115,7 +115,7 @@ def _revoke(options: Options) -> Answer:
     return Answer(_as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"])
 
 
-def _as_json(consumer: Consumer) -> dict[str, Any]:
+def _as_json(consumer: Consumer) -> JsonObject:
     # No list of queues means all.
     return {
         **values_of(consumer, "name", "prefix", "enabled", "verbs", "requests_per_minute", "rows_per_minute"),
@@ -130,7 +130,7 @@ def _moment(moment: datetime | None) -> str | None:
     return moment_json(moment) if moment else None
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: JsonObject) -> str:
     usable = "all queues" if row["queues"] is None else f"queues {', '.join(row['queues']) or 'none'}"
     parts = [
         f"{row['name']}: tk_{row['prefix']}_..., {', '.join(row['verbs']) or 'nothing'}, {usable}",

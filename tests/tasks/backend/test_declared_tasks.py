@@ -6,6 +6,7 @@ import pytest
 
 from stator.testing import advance, drain
 from tasks.backend import task
+from tasks.backend.declared_tasks import StatorTask
 from tasks.backend.framework import Task as FrameworkTask
 from tasks.backend.framework import TaskResultStatus
 from tasks.models import Task
@@ -62,6 +63,7 @@ def test_options_of_the_task_go_before_those_of_the_backend() -> None:
 
 def test_using_keeps_the_options() -> None:
     changed = examples.fetch.using(priority=3)
+    assert isinstance(changed, StatorTask)
     assert (changed.max_attempts, changed.backoff) == (3, examples.careful)
 
 

@@ -97,7 +97,9 @@ class TestEnqueueing:
                 examples.add.using(run_after=run_after, priority=3).enqueue("\u00fc", right=[1.5, None])
         queue = Queue.objects.get()
         own = ("id", "created", "notice_due", "state_changed")
-        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
+        made: list[dict[str, Any]] = [
+            {name: value for name, value in values.items() if name not in own} for values in Task.objects.values()
+        ]
         priorities = [each.pop("priority") for each in made]
         assert len({each["data"].pop("nonce") for each in made}) == 4
         assert priorities[1] - priorities[0] < 60_000

@@ -1,10 +1,11 @@
 """A failure before the action is called costs its task no attempt."""
 
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
+from stator.claims import Claim
 from stator.graph.outcomes import Released
 from stator.testing import advance, drain
 from tasks.actions.registry import Context, RegisteredAction, registry
@@ -93,7 +94,7 @@ def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: 
     def fail(context: Context) -> None:
         called.append(context.task.pk)
         if why == "late":
-            context.claim.deadline = 0.0
+            cast(Claim, context.claim).deadline = 0.0
         else:
             context.claim.operations.stop()
         raise ValueError("no")

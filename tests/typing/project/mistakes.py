@@ -1,11 +1,13 @@
 """Typical mistakes, one in each line with the comment ``mistake``: a checker finds every one, and nothing else."""
 
-from right import Invoice, InvoiceGraph, Mail
+from right import Invoice, InvoiceGraph, Mail, add
 
 import stator
+import tasks
 from stator import State, StateGraph
 from stator.testing import advance, assert_moves, attempt, drain
-from tasks.models import Queue
+from tasks.backend import task
+from tasks.models import Queue, Task
 
 
 class DraftGraph(StateGraph):
@@ -50,5 +52,20 @@ def examine(invoice: Invoice) -> None:
     assert_moves(invoice, 3)  # mistake: a number instead of a state
 
 
+@tasks.action("resize", max_attempt=3)  # mistake: an option that there is not
+def resize(image: int) -> str:
+    return str(image)
+
+
+@task(max_attempts="3")  # mistake: a text instead of a number
+def halve(number: int) -> float:
+    return number / 2
+
+
 def publish(queue: Queue) -> None:
+    queue.publish("resize", {1, 2})  # mistake: a set, which JSON does not have
+    add.enqueue("1")  # mistake: a text instead of a number
+    resize("7")  # mistake: a text instead of a number, in the call of an action
+    Task.objects.with_state("errored")  # mistake: a filter that there is not
+    queue.consume(worker="bot-1", retries=3)  # mistake: an option that there is not
     queue.publish("resize").task.cancelled()  # mistake: a method that tasks do not have

@@ -1,12 +1,13 @@
 """A project's code with nothing wrong in it: the types that an editor and a checker know."""
 
 from collections.abc import Sequence
-from typing import Any, assert_type
+from typing import Any, TypedDict, assert_type
 from uuid import uuid4
 
 from django.db import models
 from django.http import HttpRequest
 
+import tasks
 from stator import Backoff, Fail, State, StateGraph, TryAgainLater
 from stator.admin import StatorAdmin
 from stator.claims import claim, find_many
@@ -18,7 +19,11 @@ from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
 from stator.seams import Around, Extension
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
+from tasks import Context, Tick
+from tasks.backend import task
+from tasks.client import Client, HttpClaim
 from tasks.models import Queue, Task
+from tasks.queue.held_claims import TaskClaim
 
 
 class InvoiceGraph(StateGraph):
@@ -212,7 +217,78 @@ class DraftAdmin(StatorAdmin):
         return obj is None or obj.status is not None
 
 
-def publish(queue: Queue) -> None:
+class Resize(TypedDict):
+    image: int
+
+
+@tasks.action("resize", max_attempts=3, key=lambda task: task.data["image"])
+def resize(image: int, factor: float = 1.0) -> str:
+    return f"{image} {factor}"
+
+
+@tasks.action("shrink", takes_context=True, rate="10/s")
+async def shrink(context: Context, image: int) -> None:
+    assert_type(context.task, Task)
+    assert_type(context.step("ask", lambda: 7), int)
+    context.progress(1, 2)
+
+
+@tasks.periodic(every=60)
+def tidy(tick: Tick) -> None:
+    print(tick.index + 1, tick.schedule.pk)
+
+
+@task
+def add(left: int, right: int = 0) -> int:
+    return left + right
+
+
+@task(max_attempts=3, backoff=lambda error, result: 5.0, queue_name="numbers")
+async def double(number: int) -> int:
+    return 2 * number
+
+
+def publish(queue: Queue, sizes: dict[str, int], wanted: Resize) -> None:
     published = queue.publish("resize", {"image": 7}, key="resize-7")
     assert_type(published.task, Task)
     published.task.cancel("not wanted")
+    queue.publish("resize", sizes)
+    queue.publish("resize", wanted, priority=1)
+    queue.publish_many([{"action": "resize", "data": each} for each in (1, 2)])
+    assert_type(resize(7, factor=0.5), str)
+    print(published.task.data["image"] + 1, published.task.result["size"] + 1)
+    assert_type(add.enqueue(1, right=2).return_value, int)
+    assert_type(add.call(1), int)
+    double.enqueue(number=2)
+
+
+def operate_on_tasks(queue: Queue) -> None:
+    assert_type(Task.objects.with_status("errored").filter(queue=queue).requeue().count, int)
+    assert_type(Task.objects.with_metadata({"title": "abc"}).first(), Task | None)
+    assert_type(Task.objects.using("other").held_by("bot-1").cancel("not wanted"), int)
+    assert_type(Task.objects.create(queue=queue, action="resize"), Task)
+
+
+def work(queue: Queue) -> None:
+    for held in queue.consume(worker="bot-1", limit=10, lease=30, local_retries=2):
+        assert_type(held, TaskClaim)
+        held.resolve({"size": held.task.data["image"] + 1})
+    for held in queue.claim(worker="bot-1", metadata={"title": "abc"}, wait=5):
+        held.fail("no")
+
+
+async def work_on_the_loop(queue: Queue) -> None:
+    async def handle(held: TaskClaim) -> int:
+        return held.attempt
+
+    await queue.aconsume(worker="bot-1").run(handle)
+    assert_type(await queue.aclaim(worker="bot-1", wait=1.0, limit=2), list[TaskClaim])
+
+
+def work_over_http(client: Client, sizes: list[dict[str, int]]) -> None:
+    for held in client.consume("images", worker="bot-1", limit=10):
+        assert_type(held, HttpClaim)
+        held.resolve(held.task["data"]["image"] + 1)
+    print(client.task(7)["result"]["size"] + 1, [each["id"] for each in client.tasks(status="errored")])
+    client.publish_many("images", sizes)
+    client.resolve_many("images", {held: {"size": 1} for held in client.claim("images", worker="bot-1")})
