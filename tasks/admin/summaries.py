@@ -1,7 +1,7 @@
 """Status, attempts and holder of tasks for lists and pages, read for all tasks of a page together."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from stator.admin.row_summary import lease
 from tasks.models import Task
@@ -20,7 +20,7 @@ class SummarizedTask(Protocol):
     shown_holder: str
 
 
-def summarize(tasks: Iterable[Any], using: str) -> None:
+def summarize(tasks: Iterable[Task], using: str) -> None:
     """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most six statements."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
@@ -28,9 +28,10 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
     # For other claims, the token itself names the worker process.
     workers = holders({task.pk: task.state_claim for task in rows if task.state_claim}, using)
     for task in rows:
-        task.shown_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
-        task.shown_attempts = attempts[task.pk]
-        task.shown_holder = lease(task, workers.get(task.pk, ""))
+        shown = vars(task)
+        shown["shown_status"] = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
+        shown["shown_attempts"] = attempts[task.pk]
+        shown["shown_holder"] = lease(task, workers.get(task.pk, ""))
 
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:

@@ -6,7 +6,7 @@ The API ignores cookies, and only a program that knows the token sends the heade
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db.models import (
     BigIntegerField,
@@ -23,7 +23,7 @@ from django.http import HttpRequest
 from ninja.security import HttpBearer
 
 from stator.claims import first_of_each
-from stator.models import Now, how_far, shown_key
+from stator.models import Now, StatorModel, how_far, shown_key
 from stator.statements import Parameter
 from stator.texts import text_problem
 from tasks.api.bodies import check
@@ -37,6 +37,7 @@ from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
 from tasks.queue.runs import holders
 from tasks.rows.databases import home
+from tasks.rows.tables import RowT
 
 Row = TypeVar("Row")
 
@@ -227,7 +228,7 @@ def complete(tasks: list[Task], using: str) -> None:
         task.holder = workers.get(task.pk)
 
 
-def note_progress(tasks: Iterable[Any], using: str) -> None:
+def note_progress(tasks: Iterable[StatorModel], using: str) -> None:
     """Set ``looked_up_progress`` of the objects of one model whose attempts have said how far they are."""
     claims = {
         (task._meta.label_lower, str(task.pk)): task.state_claim for task in tasks if task.state_claim is not None
@@ -235,7 +236,7 @@ def note_progress(tasks: Iterable[Any], using: str) -> None:
     found = how_far(using, claims)
     for task in tasks:
         if progress := found.get((task._meta.label_lower, str(task.pk))):
-            task.looked_up_progress = progress.as_dict()
+            vars(task)["looked_up_progress"] = progress.as_dict()
 
 
 def parts() -> Prefetch:
@@ -253,7 +254,7 @@ def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
     return queue_of(now, queue)
 
 
-def page_of(rows: QuerySet[Any], limit: int, order: str = "pk") -> tuple[list[Any], str | None]:
+def page_of(rows: QuerySet[RowT], limit: int, order: str = "pk") -> tuple[list[RowT], str | None]:
     """Return the first rows in an order, and the value after which the next page begins; None at the end."""
     found = list(rows.order_by(order)[: limit + 1])
     return found[:limit], shown_key(getattr(found[limit - 1], order)) if len(found) > limit else None

@@ -1,10 +1,9 @@
 """Endpoints for batches: open, show, close, cancel, and requeue what failed."""
 
-from typing import Any
-
 from ninja import Query
 from ninja.responses import Status
 
+from stator.texts import JsonObject
 from tasks.api.access import PUBLISH, QUERY, ApiRequest, batch_of, queue_of
 from tasks.api.documents import Endpoints
 from tasks.api.schemas import BatchIn, BatchOut
@@ -17,7 +16,7 @@ router = Endpoints(tags=["batches"])
 
 
 @router.at("POST", "queues/{queue}/batches", PUBLISH, BatchOut, "Open a batch", 409, statuses=[201])
-def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[dict[str, Any]]:
+def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[JsonObject]:
     """Open a batch, which takes tasks of several requests and does not end before it is closed.
 
     A batch of the same key that exists is returned as it is.
@@ -26,13 +25,13 @@ def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[dict
 
 
 @router.at("GET", "batches/{int:number}", QUERY, BatchOut, "Show a batch")
-def show_batch(request: ApiRequest, number: int) -> dict[str, Any]:
+def show_batch(request: ApiRequest, number: int) -> JsonObject:
     """Return where a batch is, and how many of its tasks have which status."""
     return _out(batch_of(request.auth, number))
 
 
 @router.at("POST", "batches/{int:number}/close", PUBLISH, BatchOut, "Close a batch")
-def close_batch(request: ApiRequest, number: int) -> dict[str, Any]:
+def close_batch(request: ApiRequest, number: int) -> JsonObject:
     """Let an open batch end with its last task. A repetition changes nothing."""
     batch = batch_of(request.auth, number)
     batch.close()
@@ -45,7 +44,7 @@ def cancel_batch(
     number: int,
     running: bool = Query(False, example=True),
     reason: str = Query("", max_length=500, example="ordered twice"),
-) -> dict[str, Any]:
+) -> JsonObject:
     """Cancel a batch with its waiting tasks, and with `running=true` its claimed tasks. It publishes nothing."""
     batch = batch_of(request.auth, number)
     batch.cancel(reason, actor=request.auth.name, running=running)
@@ -58,7 +57,7 @@ def requeue_batch(
     number: int,
     per_minute: float | None = Query(None, ge=SLOWEST, le=FASTEST, example=60),
     start_over: bool = Query(False, example=True),
-) -> dict[str, Any]:
+) -> JsonObject:
     """Requeue up to 10,000 dead letters of a batch with all their attempts; a failed batch runs again.
 
     Recorded steps stay, except with `start_over=true`.
@@ -70,6 +69,6 @@ def requeue_batch(
     return _out(batch)
 
 
-def _out(batch: Batch) -> dict[str, Any]:
+def _out(batch: Batch) -> JsonObject:
     own = {"queue": batch.queue.name, "counts": batch.counts(), "progress": batch.progress.as_dict()}
     return {name: own[name] if name in own else getattr(batch, name) for name in BatchOut.model_fields}

@@ -3,11 +3,13 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 from ninja import Router, Schema
 
 from tasks.api.schemas import ErrorOut
+
+View = TypeVar("View", bound=Callable[..., object])
 
 
 class Endpoints(Router):
@@ -16,13 +18,13 @@ class Endpoints(Router):
     def at(
         self, method: str, path: str, auth: object, success: type[Schema], summary: str, *refusals: int,
         statuses: Iterable[int] = (200,), name: str = "",
-    ) -> Callable[[Any], Any]:  # fmt: skip
+    ) -> Callable[[View], View]:  # fmt: skip
         """Return a decorator that adds an endpoint. ``refusals``: those that do not follow from its parameters.
 
         ``name``: what generators of clients call it; by default as the view. Do not change it: programs use it.
         """
 
-        def add(view: Callable[..., Any]) -> Any:
+        def add(view: View) -> View:
             given = {*inspect.signature(view).parameters} - {"request", *re.findall(r"\{(?:\w+:)?(\w+)\}", path)}
             usual = {404: "{" in path, 415: "payload" in given, 422: bool(given)}
             every = responses(success, {*refusals, *filter(usual.get, usual)}, statuses)

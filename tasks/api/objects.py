@@ -58,7 +58,7 @@ def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters])
 def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     """Return where an object is, why it does not move, the events that it takes from this token, and its history."""
     row = object_of(request.auth, label, pk)
-    note_progress([row], row._state.db)
+    note_progress([row], str(row._state.db))
     using, model = str(row._state.db), type(row)
     report = read("report", using, model, row.pk, otherwise=None)
     kept = read("entries", using, model, row.pk, MAX_HISTORY, otherwise=())
@@ -88,11 +88,11 @@ def _model(consumer: Consumer, label: str) -> type[StatorModel]:
     raise NotFound(f"there is no model {label!r} that this token may see")
 
 
-def _rows(model: type[StatorModel]) -> QuerySet[Any]:
+def _rows(model: type[StatorModel]) -> QuerySet[StatorModel]:
     return QuerySet(model, using=databases.db_for_write(model))
 
 
-def object_of(consumer: Consumer, label: str, pk: str) -> Any:
+def object_of(consumer: Consumer, label: str, pk: str) -> StatorModel:
     """Return an object; raise ``NotFound`` if there is none that the token may see."""
     rows = _rows(_model(consumer, label))
     found = rows.filter(pk=_key(rows, pk)).first()
@@ -101,7 +101,7 @@ def object_of(consumer: Consumer, label: str, pk: str) -> Any:
     return found
 
 
-def _key(rows: QuerySet[Any], text: str) -> object:
+def _key(rows: QuerySet[StatorModel], text: str) -> object:
     """Return a primary key from its text; raise ``NotFound`` if it cannot be one."""
     check(text)
     try:

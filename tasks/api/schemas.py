@@ -14,6 +14,7 @@ from ninja import Schema
 from pydantic import ConfigDict, Field, JsonValue, create_model
 
 from stator.graph.backoff import MAX_SECONDS
+from stator.texts import JsonObject
 from tasks.messages import OPTIONS
 
 BIGINT = 2**63 - 1
@@ -36,7 +37,7 @@ SchemaT = TypeVar("SchemaT", bound=Schema)
 Definition = tuple[Any, Any]
 
 # The options of a task that JSON has in another form than Python, or that are null by default: type and default.
-JSON_FORMS: dict[str, tuple[Any, Any]] = {
+JSON_FORMS: dict[str, Definition] = {
     "data": (JsonValue, None),
     "metadata": (Metadata, {}),
     "priority": (int | None, None),
@@ -61,7 +62,7 @@ class Page(Schema):
     limit: int = parameter("Maximum number on a page.", 100, 100, ge=1, le=MAX_ON_PAGE)
 
 
-def tell_defaults(schema: dict[str, Any]) -> None:
+def tell_defaults(schema: JsonObject) -> None:
     """Move the defaults of a body into the descriptions of its fields.
 
     Generated clients require a field that has a default, or send the default. Only what is left out stays as it is.
@@ -159,7 +160,7 @@ class BatchIn(Body):
     on_failed: TaskIn | None = described("The task to publish when no task is left and some are errored.", None, None)
     on_first_failure: TaskIn | None = described("The task to publish once, when a first task is errored.", None, None)
 
-    def of_batch(self) -> dict[str, Any]:
+    def of_batch(self) -> JsonObject:
         """Return the arguments of a batch, whose actions have only what was given."""
         return {"over_http": True, **self.dict(exclude_unset=True)}
 
@@ -299,7 +300,7 @@ class ClaimIn(Body):
     metadata: Metadata = described("Only tasks with all of these values.", {"title": "abc"}, {})
     wait: float = described("Seconds to wait for a task, at most API_WAIT.", 20, 0, ge=0, le=3600)
 
-    def of_claim(self) -> dict[str, Any]:
+    def of_claim(self) -> JsonObject:
         """Return the arguments of ``queue.claim``, which does not wait."""
         return self.dict(exclude={"wait"})
 

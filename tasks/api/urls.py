@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -17,6 +16,7 @@ from ninja.operation import AsyncOperation
 import stator
 from tasks.api import batches, claims, errors, objects, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
+from tasks.api.documents import View
 from tasks.api.server import give_connections_back
 from tasks.extensions.events import api as events
 from tasks.extensions.progress import api as progress
@@ -88,7 +88,7 @@ def _on_loop(pattern: URLPattern) -> URLPattern:
     return OnLoop(pattern.pattern, pattern.callback, pattern.default_args, pattern.name)
 
 
-def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
+def _exempt(view: View) -> View:
     """Exempt a view from ATOMIC_REQUESTS, because its transaction would stay open while a request waits."""
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)

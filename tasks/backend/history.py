@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, QuerySet, Subquery, Value
@@ -12,12 +12,16 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from stator.models import are_apart
 from stator.rows.readings import read
+from stator.texts import JsonObject
 from tasks.datetimes import moment_of_text
 from tasks.queue.run_history import in_history
 from tasks.rows.databases import home
 from tasks.rows.runs import version_at_claim
 from tasks.rows.tables import run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from tasks.models import Task
 
 RowT = TypeVar("RowT", bound=Model)
 
@@ -73,7 +77,7 @@ def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     return rows.annotate(**{EVENTS: Subquery(events.values("events")), REPORT: Subquery(errors.values("found")[:1])})
 
 
-def read_with_history(rows: QuerySet[Any]) -> list[Any]:
+def read_with_history(rows: "QuerySet[Task]") -> "list[Task]":
     """Read tasks and their history: with one statement, or with four if the tasks are on several nodes."""
     if not are_apart(rows.model, rows.db):
         return list(with_history(rows))
@@ -141,7 +145,7 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
 
 
-def _of_run(values: dict[str, Any]) -> dict[str, object]:
+def _of_run(values: JsonObject) -> dict[str, object]:
     """Return the values of a run as those of an entry in the history."""
     to, token = values["to"] or "", values["token"].replace("-", "")
     version = version_at_claim(values["version"]) + bool(to)
@@ -149,7 +153,7 @@ def _of_run(values: dict[str, Any]) -> dict[str, object]:
     return values | own | {"error": values["error"] or ""}
 
 
-def _event(row: TaskRow, values: dict[str, Any]) -> AttemptEnd:
+def _event(row: TaskRow, values: JsonObject) -> AttemptEnd:
     using = row._state.db or home()
     at = moment_of_text(values["at"], using)
     # A task that is moved by hand may never have been claimed.

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
 from stator.graph.failures import describe
+from stator.texts import JsonObject
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
 from tasks.backend.history import AttemptEnd, events_of, latest_error
 from tasks.conf import DJANGO
@@ -28,7 +28,7 @@ NONCE = "nonce"
 UNKNOWN_WORKER = "unknown"
 
 
-def new_result(pk: int, created: datetime, data: dict[str, Any], task: Task, alias: str) -> TaskResult:
+def new_result(pk: int, created: datetime, data: JsonObject, task: Task, alias: str) -> TaskResult:
     """Return the result of a task that was just enqueued with this data."""
     return TaskResult(
         task=task,

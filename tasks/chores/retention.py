@@ -40,13 +40,13 @@ def prune(using: str) -> int:
     requeue from then on. Tasks of a batch stay until it has ended; then the batch is deleted after its last task.
     """
     settings = load_settings()
-    batches: QuerySet[Any] = QuerySet(Batch, using=using)
+    batches: QuerySet[Batch] = QuerySet(Batch, using=using)
     unended = batches.filter(state__in=UNENDED).values("pk")
     if are_apart(Task, using):
         let_go = Q(batch=None) | ~Q(batch__in=unended)
     else:
         let_go = Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
-    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(let_go, state__in=TERMINAL, state_claim=None, whole=None)
+    ended: QuerySet[Task] = QuerySet(Task, using=using).filter(let_go, state__in=TERMINAL, state_claim=None, whole=None)
     deleted = Counter[Retention]()
     own_end = ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention")))
     deleted[Retention("retention", "the task")] = _prune(using, own_end)

@@ -5,7 +5,6 @@ transitions and the workers' scheduling pass make up for it.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Exists, Model, OuterRef, QuerySet
 
@@ -40,7 +39,7 @@ def settle(using: str, parts: list[object]) -> None:
 
     A part without success does not end the other parts, because they may still succeed.
     """
-    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    rows: QuerySet[Task] = QuerySet(Task, using=using)
     of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
     wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
     if not wholes:

@@ -6,7 +6,6 @@ later gets an action with that name.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from stator.texts import listed, nearest
 from tasks.actions.registry import NAME, declared, find, registry
@@ -15,6 +14,7 @@ from tasks.exceptions import ActionNotAllowed, PublishRefused, UnknownAction
 from tasks.failures import NoHandler
 from tasks.messages import Message
 from tasks.rows.queues import QueueRow
+from tasks.rows.tasks import TaskRow
 
 MAX_LISTED, MAX_NAMED = 1000, 5
 
@@ -83,7 +83,7 @@ def may_be_published_over_http(queue: QueueRow, name: str) -> bool:
     return name in queue.http_actions or (queue.actions_elsewhere and declared(name, queue.name) is None)
 
 
-def refuse_to_change_over_http(queue: QueueRow, tasks: Iterable[Any]) -> None:
+def refuse_to_change_over_http(queue: QueueRow, tasks: Iterable[TaskRow]) -> None:
     """Raise ``ActionNotAllowed`` for the first task that a program may not change or requeue over HTTP."""
     for task in tasks:
         if not (task.elsewhere_only or may_be_published_over_http(queue, task.action)):

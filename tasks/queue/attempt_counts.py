@@ -1,18 +1,21 @@
 """Attempt counts of tasks. A row's own count is reset when its task ends, and stays 0 for a shared task."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from django.db.models import Count, F
 
 from tasks.rows.tables import run_rows, task_rows
 from tasks.rows.tasks import TERMINAL
 
+if TYPE_CHECKING:
+    from tasks.models import Task
+
 # Attempts of parts are counted from these columns.
 OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
 
 
-def attempts_of(tasks: Collection[Any], using: str | None) -> dict[int, int]:
+def attempts_of(tasks: "Collection[Task]", using: str | None) -> dict[int, int]:
     """Return the attempts of each task since it was published or requeued; a shared task has its parts' attempts."""
     wholes = [task.pk for task in tasks if task.worker_count > 1]
     # Most answers have neither shared nor ended tasks, and a query that finds nothing takes its time, too.
@@ -21,7 +24,7 @@ def attempts_of(tasks: Collection[Any], using: str | None) -> dict[int, int]:
     of_ended = _of_ended(ended, using) if ended else {}
     attempts = {task.pk: of_ended.get(task.pk, task.state_attempts) for task in (*tasks, *parts)}
     for part in parts:
-        attempts[part.whole_id] += attempts[part.pk]
+        attempts[cast("int", part.whole_id)] += attempts[part.pk]
     return attempts
 
 

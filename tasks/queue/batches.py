@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -25,6 +25,7 @@ from tasks.rows.tasks import TERMINAL
 
 if TYPE_CHECKING:
     from tasks.models import Queue
+    from tasks.querysets import TaskQuerySet
 
 logger = logging.getLogger("tasks.batches")
 
@@ -37,7 +38,7 @@ ACTIONS = ("on_done", "on_failed", "on_first_failure")
 # The most batches whose first failure one call tells; the next call tells the rest.
 MAX_TOLD, MAX_UNTOLD = 100, 10_000
 
-Message = dict[str, Any]
+Message = JsonObject
 
 
 class BatchGraph(StateGraph):
@@ -90,7 +91,7 @@ class Batch(BatchRow):
 
     state = StateField(BatchGraph)
 
-    objects: ClassVar[Any] = QuerySet.as_manager()
+    objects: ClassVar["QuerySet[Batch]"] = cast("QuerySet[Batch]", QuerySet.as_manager())
 
     @classmethod
     def open(cls, queue: "Queue", **options: object) -> "Batch":
@@ -136,8 +137,7 @@ class Batch(BatchRow):
             self.refresh_from_db(self._state.db)
             if self.state_graph.states[self.state].terminal:
                 raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
-            options = {"per_minute": per_minute, "start_over": start_over}
-            found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
+            found = self._tasks.requeue(reason, actor=actor, per_minute=per_minute, start_over=start_over)
             self.refresh_from_db(self._state.db)
         return found
 
@@ -238,8 +238,8 @@ class Batch(BatchRow):
         return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
 
     @property
-    def _tasks(self) -> Any:
-        return task_model()._default_manager.using(self._state.db).filter(batch=self.pk)
+    def _tasks(self) -> "TaskQuerySet":
+        return task_model().objects.using(self._state.db).filter(batch=self.pk)
 
 
 def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:

@@ -5,7 +5,6 @@ attempt after a lost lease. If the lease of any other attempt is lost, the attem
 begun, and the task has attempts left.
 """
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
@@ -64,7 +63,7 @@ def never_begun(rows: QuerySet[Model]) -> set[int]:
     return unmarked.keys() - runs.holders(unmarked, rows.db).keys()
 
 
-def taken(rows: QuerySet[Any], why: str) -> set[int]:
+def taken(rows: QuerySet[Model], why: str) -> set[int]:
     """Record claims of worker processes that other code ends; return the tasks whose attempts have not begun.
 
     ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.

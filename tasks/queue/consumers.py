@@ -3,7 +3,7 @@
 import re
 import secrets
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
@@ -12,6 +12,9 @@ from django.db.models import Q
 
 from stator.models import MomentField, Now, StatorModel
 from tasks.datetimes import moment_problem
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32
 TOKEN = re.compile(r"tk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -73,7 +76,7 @@ class Consumer(models.Model):
     # Set by the page that has just made it.
     shown_token: str
 
-    objects: ClassVar[Any] = ConsumerQuerySet.as_manager()
+    objects: ClassVar[ConsumerQuerySet] = cast(ConsumerQuerySet, ConsumerQuerySet.as_manager())
 
     # What a request has read together with the consumer.
     found: object
@@ -108,7 +111,7 @@ class Consumer(models.Model):
         """Return whether the consumer may send an event to the objects of a managed model."""
         return event in self.managed_objects.get(label.lower(), [])
 
-    def reach(self) -> models.QuerySet[Any]:
+    def reach(self) -> "models.QuerySet[Queue]":
         """Return the queues that the consumer may use."""
         if self.all_queues:
             return self.queues.model._default_manager.all()

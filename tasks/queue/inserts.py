@@ -68,7 +68,7 @@ class QueueTemplate:
             setattr(self, name, value if name in plain else Parameter(f"queue_{name}", _field(type(queue), name)))
 
     @property
-    def same(self) -> QuerySet[Any]:
+    def same(self) -> QuerySet[Model]:
         """The row of the queue if its configuration has not changed since it was last read, else no row."""
         rows: QuerySet[Model] = QuerySet(type(self.queue), using=self.using)
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})

@@ -1,7 +1,6 @@
 """The rules of a queue, and their validation."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.core.validators import RegexValidator
 
@@ -100,6 +99,6 @@ def problems(queue: QueueRow) -> dict[str, str]:
     return found
 
 
-def _number(queue: QueueRow, name: str) -> Any:
+def _number(queue: QueueRow, name: str) -> float | None:
     # A deferred field is not saved, so it is not checked.
     return field_of(type(queue), name).to_python(queue.__dict__.get(name))

@@ -34,7 +34,7 @@ COMPLETED = {"task": "id", "shard": "shard", "ended": "state_changed", "result":
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
 # Values of a column by task.
-ByTask = Mapping[Any, Any]
+ByTask = Mapping[object, object]
 
 
 def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:

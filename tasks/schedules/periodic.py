@@ -4,12 +4,15 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
 
 from tasks.schedules.timetable import ONE, Timetable
+
+if TYPE_CHECKING:
+    from tasks.models import Schedule
 
 # The longest name of an entity that a schedule stores.
 MAX_ENTITY = 200
@@ -26,7 +29,7 @@ class Tick:
     ``planned``: when the tick was due.
     """
 
-    schedule: Any
+    schedule: "Schedule"
     index: int
     planned: datetime
     key: str
@@ -34,7 +37,7 @@ class Tick:
     @property
     def entity(self) -> str:
         """The entity of the schedule; empty if there is only one."""
-        return str(self.schedule.entity)
+        return self.schedule.entity
 
 
 @dataclass(frozen=True, slots=True)

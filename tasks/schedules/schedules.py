@@ -1,7 +1,7 @@
 """Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.core.exceptions import ValidationError
 from django.db import router, transaction
@@ -159,7 +159,7 @@ class Schedule(ScheduleRow):
 
     state = StateField(ScheduleGraph)
 
-    objects: ClassVar[Any] = ScheduleQuerySet.as_manager()
+    objects: ClassVar[ScheduleQuerySet] = cast(ScheduleQuerySet, ScheduleQuerySet.as_manager())
 
     def clean(self) -> None:
         """Raise ``ValidationError`` for fields that cannot work, too short a period, or an action the queue refuses."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import F, Model, QuerySet
 from django.utils.timezone import is_naive, make_aware
@@ -24,6 +24,9 @@ from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
 from tasks.schedules.rows import ALLOW, DROP, ERROR_LENGTH, ScheduleRow
 from tasks.schedules.timetable import Due, Planned, judge, judge_last
+
+if TYPE_CHECKING:
+    from tasks.models import Schedule
 
 # Seconds until the next attempt if this worker lacks the schedule's function; another worker may have it.
 ELSEWHERE = 60.0
@@ -72,12 +75,12 @@ class Advance:
     index: int | None = None
 
 
-def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
+def tick(schedules: "list[Schedule]") -> "dict[Schedule, str | TryAgainLater]":
     """Fire and plan a batch of schedules in the open transaction, which has locked their rows.
 
     Return the next state of each, or ``TryAgainLater`` until its next tick.
     """
-    using = schedules[0]._state.db
+    using = str(schedules[0]._state.db)
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
     # The claimed rows may have been edited since; read them again now that they are locked.
     locked = rows.filter(pk__in=[schedule.pk for schedule in schedules]).select_related("queue")
@@ -97,7 +100,7 @@ def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     return {row: _result(step, clock) for row, step in steps}
 
 
-def _with_zones(row: ScheduleRow) -> ScheduleRow:
+def _with_zones(row: "Schedule") -> "Schedule":
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
             setattr(row, name, aware(moment))
@@ -107,12 +110,12 @@ def _with_zones(row: ScheduleRow) -> ScheduleRow:
     return row
 
 
-def _kept(row: ScheduleRow, using: str) -> dict[str, Any]:
+def _kept(row: ScheduleRow, using: str) -> dict[str, object]:
     values = {name: getattr(row, name) for name in PROGRESS}
     return values | {name: stored(values[name], using) for name in MOMENTS if values[name] is not None}
 
 
-def call(schedule: ScheduleRow) -> None:
+def call(schedule: "Schedule") -> None:
     """Call the schedule's function for its latest tick; raise ``TryAgainLater`` if this code does not have it."""
     known = registry.get(schedule.name)
     if known is None:
@@ -138,7 +141,7 @@ def _row_of(schedule: ScheduleRow) -> QuerySet[Model]:
     return QuerySet(type(schedule), using=schedule._state.db).filter(pk=schedule.pk)
 
 
-def _unended(rows: list[ScheduleRow]) -> set[int]:
+def _unended(rows: "list[Schedule]") -> set[int]:
     """Return the keys of the schedules that do not allow overlap and have a latest task that has not ended."""
     found: set[int] = set()
     exclusive = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]

@@ -3,7 +3,6 @@
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from django.core import signing
 from django.db import router
@@ -38,21 +37,21 @@ class AnswerLink:
     until: int
 
     @property
-    def _rows(self) -> QuerySet[Any]:
-        model: Any = model_of(self.label)
+    def _rows(self) -> QuerySet[Model]:
+        model = model_of(self.label)
         if model is None:
             raise EventRefused("there are no such objects any more")
         owner = owner_of(model)
         return QuerySet(owner, using=router.db_for_write(owner)).filter(pk=key_of(owner, self.pk))
 
-    def asked(self) -> tuple[Any, AwaitedEvent]:
+    def asked(self) -> tuple[Model, AwaitedEvent]:
         """Return the object and its event; raise ``EventRefused`` if the link is used or over."""
         if time.time() > self.until:
             raise EventRefused("this link has expired")
         row = self._rows.first()
         if row is None:
             raise EventRefused("what this link was for is deleted")
-        if events_of(type(row), row._state.db).filter(object_pk=self.pk, key=self.number).exists():
+        if events_of(type(row), str(row._state.db)).filter(object_pk=self.pk, key=self.number).exists():
             raise EventRefused("this link has been used")
         state, life = state_of(row), life_of(row)
         event = state.events.get(self.event) if state else None

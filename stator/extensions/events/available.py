@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
@@ -19,6 +19,8 @@ from stator.rows.life import life_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.state_column import state_field, state_of
 from stator.texts import listed
+
+RowT = TypeVar("RowT", bound=Model)
 
 # People who are named.
 NAMED = 5
@@ -69,9 +71,9 @@ def answers_to(rows: Sequence[Model]) -> list[Answers]:
 
 
 def available_to(
-    by: Any,
-    rows: Iterable[Any],
-    may: Callable[[AwaitedEvent, Any], bool] = lambda event, row: True,
+    by: object,
+    rows: Iterable[RowT],
+    may: Callable[[AwaitedEvent, RowT], bool] = lambda event, row: True,
     answers: Sequence[Answers] | None = None,
 ) -> list[list[AwaitedEvent]]:
     """Return the events that a sender may send to each object of one model now.
@@ -79,10 +81,10 @@ def available_to(
     Its state takes them, the sender has their permission, no ``unless`` refuses it, and it has not answered already.
     ``may``: a further condition. ``answers``: those of :func:`answers_to`, if they are read already.
     """
-    by, rows = sender_of(by), list(rows)
+    sender, chosen = sender_of(by), list(rows)
     return [
-        [event for event in _taken(row) if _is_open(event, row, by, given) and may(event, row)]
-        for row, given in zip(rows, answers_to(rows) if answers is None else answers, strict=True)
+        [event for event in _taken(row) if _is_open(event, row, sender, given) and may(event, row)]
+        for row, given in zip(chosen, answers_to(chosen) if answers is None else answers, strict=True)
     ]
 
 

@@ -112,7 +112,7 @@ class _Request:
     owner: type[Model]
     pk: object
     name: str
-    payload: Any
+    payload: object
     by: Any
     key: str
     reason: str
@@ -312,7 +312,7 @@ def withdraw(
     return found[0]
 
 
-def payload_of(form: BaseForm) -> dict[str, Any]:
+def payload_of(form: BaseForm) -> dict[str, object]:
     """Return the payload of an event from its valid form: the cleaned data, with the keys of chosen objects."""
     chosen = {name: field for name, field in form.fields.items() if isinstance(field, ModelChoiceField)}
     return {

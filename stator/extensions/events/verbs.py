@@ -1,6 +1,6 @@
 """The events of ``instance.stator``."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db.models import Model, QuerySet
 
@@ -12,13 +12,16 @@ from stator.extensions.events.models import LATEST, Event
 from stator.rows.meta import home_of, owner_of
 from stator.rows.rollbacks import remembered
 
+if TYPE_CHECKING:
+    from stator.models import StatorModel
+
 
 class TakesEvents:
     """What ``instance.stator`` offers for events."""
 
     __slots__ = ()
 
-    instance: Any
+    instance: "StatorModel"
 
     def send(self, name: str, payload: object = None, *, by: object = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.

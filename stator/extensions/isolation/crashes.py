@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from stator.db.interface import Claim
 from stator.extensions.isolation.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
@@ -20,6 +20,8 @@ from stator.worker.parts import WorkerPart
 from stator.worker.recorder import Recorder
 from stator.worker.thread_pool import ThreadPool
 from stator.worker.worker import Worker
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger("stator.worker")
 
@@ -180,7 +182,7 @@ class ProcessIsolation(Alone):
             # If this task is cancelled, its thread still waits for the process, and the interpreter for the thread.
             process.kill()
 
-    async def _in_thread(self, function: Callable[..., object], *args: object) -> Any:
+    async def _in_thread(self, function: Callable[..., Result], *args: object) -> Result:
         return await self._threads.run(partial(function, *args))
 
     def _start(self, work: Coroutine[None, None, object]) -> None:

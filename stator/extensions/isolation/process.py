@@ -16,6 +16,7 @@ from typing import Any
 
 from stator.extensions.isolation.messages import NotStarted, ProcessFailed
 from stator.extensions.isolation.surroundings import settings_module
+from stator.texts import JsonObject
 
 logger = logging.getLogger("stator.worker")
 
@@ -81,7 +82,7 @@ class IsolatedProcess:
             self.end()
             raise NotStarted(answer["not_ready"])
 
-    def ask(self, request: Mapping[str, object], *, ready_within: float | None = None) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, object], *, ready_within: float | None = None) -> JsonObject:
         """Send a request and return the first answer, as :meth:`answer` does.
 
         Raise :class:`NotStarted` if none came within ``ready_within`` seconds.
@@ -90,13 +91,13 @@ class IsolatedProcess:
             os.write(self._requests, json.dumps(request).encode() + b"\n")
         return self.answer(ready_within=ready_within)
 
-    def answer(self, *, ready_within: float | None = None) -> dict[str, Any]:
+    def answer(self, *, ready_within: float | None = None) -> JsonObject:
         """Return the next answer; kill the process and raise :class:`ProcessFailed` if there is none."""
         while "reached" in (answer := self._next(ready_within)):
             self.reached(*answer["reached"])
         return answer
 
-    def _next(self, ready_within: float | None) -> dict[str, Any]:
+    def _next(self, ready_within: float | None) -> JsonObject:
         is_late = self._receive(ready_within)
         line, end, self._received = self._received.partition(b"\n")
         while end and not line.startswith(b"{"):

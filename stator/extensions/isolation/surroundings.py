@@ -18,6 +18,7 @@ from django.utils import timezone, translation
 
 from stator.extensions.isolation.messages import ProcessFailed
 from stator.scopes import Scope, path_in_use
+from stator.texts import JsonObject
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
 NOT_OVERRIDDEN = {"DATABASES"}
@@ -52,7 +53,7 @@ class Surroundings:
         """Return the surroundings that a request has."""
         return cls(**{field.name: request[field.name] for field in fields(cls)})
 
-    def as_request(self) -> dict[str, Any]:
+    def as_request(self) -> JsonObject:
         """Return them as a part of a request."""
         return asdict(self)
 
@@ -103,14 +104,14 @@ def overridden(module: str) -> dict[str, object]:
     return found
 
 
-def take_over(options: dict[str, Any]) -> None:
+def take_over(options: JsonObject) -> None:
     """Use the worker's databases. Call this before any connection is made."""
     for alias, name in options.get("databases", {}).items():
         if alias in connections.settings:
             connections.settings[alias]["NAME"] = name
 
 
-def take_over_settings(options: dict[str, Any]) -> None:
+def take_over_settings(options: JsonObject) -> None:
     """Override settings as the worker has done. Call this once Django is set up."""
     if given := options.get("settings"):
         # Imported by name: the module is large and hardly needed outside of tests.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -112,7 +112,7 @@ class ByValue(_Numbered):
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions: values that are in none are refused by the database."""
         first, *others = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
-        parts: dict[str, Any] = {"column": self.column, "table": table}
+        parts: dict[str, str | tuple[str, str]] = {"column": self.column, "table": table}
         [(filled, spread)] = asked(connection, spelled_out(connection, FILLED, values=first, **parts))
         if spread:
             for (value,) in asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):

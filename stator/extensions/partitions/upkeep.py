@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -64,7 +63,7 @@ class PartitionUpkeep:
             if self.table.missing() or self.table.past(self.age):
                 logger.warning("stator.partitions_not_owned", extra={"table": self.table.name})
             return 0
-        changes: list[Callable[[Any], None]] = [
+        changes: list[Callable[[CursorWrapper], None]] = [
             partial(self._execute, creation(self._connection, self.table.place, each)) for each in self._free()
         ]
         # Dropping a partition detaches it.
@@ -150,7 +149,7 @@ def is_locked(error: BaseException) -> bool:
 
 
 @contextmanager
-def locked(connection: BaseDatabaseWrapper, table: tuple[str, str]) -> Iterator[Any]:
+def locked(connection: BaseDatabaseWrapper, table: tuple[str, str]) -> Iterator[CursorWrapper]:
     """Run a block in a transaction that holds a table (schema and name) alone; yield a cursor."""
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{WAIT * 1000:.0f}ms"])

@@ -182,12 +182,12 @@ class PauseAdmin(KeptAdmin):
         form = type("PauseForm", (PauseForm,), own)
         return super().get_form(request, obj, change, **{**kwargs, "form": form, "fields": PauseForm.Meta.fields})
 
-    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Pause:
         """Return the pause that the form planned."""
         super().save_form(request, form, change)
         return form.planned
 
-    def save_model(self, request: HttpRequest, obj: Any, form: object, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Pause, form: object, change: bool) -> None:
         """Save the pause, which workers obey from their next poll on."""
         keep_pause(obj, router.db_for_write(model_named(obj.model_label)))
 

@@ -59,7 +59,7 @@ class Paused(StoredCondition):
     """Rows that a pause holds are not claimed, and wait for its end with their deadlines."""
 
     @classmethod
-    def asked(cls, alias: str) -> QuerySet[Any, Any]:
+    def asked(cls, alias: str) -> QuerySet[Pause, object]:
         # Django must not take the function for an aggregate, or it would group the rows.
         number = Func(F("pk") + STEP, function="SUM", output_field=BigIntegerField())
         return Pause.objects.using(alias).active().values(number=number)
@@ -69,7 +69,7 @@ class Paused(StoredCondition):
         return sum(pause.pk + STEP for pause in read)
 
     @classmethod
-    def in_force(cls, alias: str, label: str | None = None) -> QuerySet[Any]:
+    def in_force(cls, alias: str, label: str | None = None) -> QuerySet[Pause]:
         active = Pause.objects.using(alias).active()
         return active.order_by("pk")[:MAX_PAUSES] if label is None else active.filter(model_label=label)
 

@@ -22,7 +22,7 @@ from stator.graph.states import State
 from stator.rows.clock import moment_text
 from stator.rows.meta import graph_of
 from stator.scopes import are_apart
-from stator.texts import counted
+from stator.texts import JsonObject, counted
 
 
 class HoldingPauses(Fact[list[Pause]]):
@@ -34,7 +34,7 @@ class HoldingPauses(Fact[list[Pause]]):
         super().__init__(model, using)
         self._own = [pause for pause in Paused.in_force(using) if pause.model_label == model._meta.label_lower]
 
-    def columns(self, rows: QuerySet[Model], key: Any) -> Mapping[str, Any]:
+    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, object]:
         return {
             f"stator_held_{pause.pk}": Exists(rows.filter(pause.condition(self.model), pk=key))
             for pause in self._own
@@ -120,11 +120,11 @@ def _paused_objects(one: Surveyed, pause: Pause) -> str:
     return f"{values}: {trouble}" if (trouble := pause.trouble(one.model)) else values
 
 
-def _listed(one: Surveyed) -> list[dict[str, Any]]:
+def _listed(one: Surveyed) -> list[JsonObject]:
     return [described(pause) for pause in one.stored.get(Pause, [])]
 
 
-def _cell(listed: list[dict[str, Any]]) -> str:
+def _cell(listed: list[JsonObject]) -> str:
     paused = Counter(pause["state"] or ("where" if pause["where"] else "all") for pause in listed)
     return ",".join(f"{what} x{count}" if count > 1 else what for what, count in paused.items())
 

@@ -8,6 +8,8 @@ class SaysProgress:
 
     __slots__ = ()
 
+    kept: dict[str, object]
+
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.
 

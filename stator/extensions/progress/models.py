@@ -1,12 +1,12 @@
 """How far running attempts are: what an attempt says, and the row that shows it to others."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import CharField, FloatField, Index, Model, UniqueConstraint, UUIDField
 
-from stator.graph.kept import Kept
+from stator.graph.kept import HasKept, Kept
 from stator.graph.options import is_number
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
@@ -15,6 +15,9 @@ from stator.rows.news import HowFar, News
 from stator.rows.record_tables import RecordTable, add_record_table
 from stator.rows.records import conflict_target
 from stator.texts import bounded, text_of
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 TEXT_LENGTH = 200
 
@@ -102,20 +105,20 @@ class ProgressNews(News):
     name = "reached"
     model = Progress
 
-    def say(self, claim: Any, done: float, total: float | None = None, text: str = "") -> None:
+    def say(self, claim: HasKept, done: float, total: float | None = None, text: str = "") -> None:
         """Remember how far an attempt says it is; raise ``ValueError`` for numbers that no bar can show."""
         REACHED.note(claim, reached(done, total, text))
 
-    def of(self, claim: Any) -> Reached | None:
+    def of(self, claim: HasKept) -> Reached | None:
         """Return how far an attempt is, if it has said so since that was last shown."""
         latest = REACHED.of(claim)
         return None if latest is SHOWN.of(claim) else latest
 
-    def shown(self, claim: Any, said: Any) -> None:
+    def shown(self, claim: HasKept, said: Reached) -> None:
         """Note what has been shown."""
         SHOWN.note(claim, said)
 
-    def write(self, operations: Any, news: Collection[tuple[Any, Any]]) -> None:
+    def write(self, operations: "Operations", news: Collection[tuple[Any, Reached]]) -> None:
         """Write how far these attempts are."""
         keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
 

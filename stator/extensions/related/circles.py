@@ -1,7 +1,6 @@
 """Objects that wait for each other: none of them moves before a person moves one."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.db.models import Model, QuerySet
 
@@ -13,7 +12,7 @@ from stator.rows.state_column import state_field
 MOST = 20
 
 # An object as its model and its key.
-Member = tuple[type[Model], Any]
+Member = tuple[type[Model], object]
 
 
 def circle_through(model: type[Model], pk: object, using: str) -> list[Member]:

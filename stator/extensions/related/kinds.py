@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
-from typing import Any
 
 from django.db.models import Model, Q, QuerySet
 
@@ -46,7 +45,7 @@ class AwaitedObjects(Fact[list[Awaited]]):
 
     holds_up = True
 
-    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, Any]:
+    def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, object]:
         found: dict[str, object] = {}
         for wait in waits_of(self.model):
             found[f"stator_awaited_{wait.field}"] = wait.state(rows.filter(pk=key))
@@ -84,7 +83,7 @@ class AwaitedCount:
     total: int
     missing: Counter[str] = field(default_factory=Counter)
     oldest: dict[str, datetime] = field(default_factory=dict)
-    key: Any = None
+    key: object = None
 
     def is_final(self, state: str) -> bool:
         """Return whether related objects stay in a state."""
@@ -205,7 +204,7 @@ def find_waiting(one: Surveyed) -> Iterator[Problem]:
 
 def find_circles(found: Survey) -> Iterator[Problem]:
     """Find objects that wait for each other, each circle once."""
-    reported = set[frozenset[tuple[Any, Any]]]()
+    reported = set[frozenset[Member]]()
     for one in found.models.values():
         for each in _waiters_of(one):
             members = frozenset(each.circle)

@@ -104,7 +104,7 @@ class RelatedWatch:
         found = waiting.annotate(stator_next=Subquery(self._next(using))).values_list("pk", "stator_next")
         return [pk for pk, following in found if following is None]
 
-    def _next(self, using: str) -> QuerySet[Model, Any]:
+    def _next(self, using: str) -> QuerySet[Model, dict[str, object]]:
         """Return an unfinished related object, locked; its claim, or its move by hand, comes after this commit.
 
         It is not claimed, so nobody is about to write its outcome, which would have to be put off.

@@ -125,7 +125,7 @@ def keep_entries(
     key = key_values(owner, pks[0])
     values = {"model_label": owner._meta.label_lower, **given}
     own = {"object_pk": key_text(owner, using, F), "source": state_field(owner).named(), **of_row}
-    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
 
     def compiled(found: QuerySet[Model]) -> Statement:
         named = {name: Parameter(name, field_of(History, name)) for name in values}

@@ -40,7 +40,7 @@ def with_report(using: str, model: type[Model], lookups: Mapping[str, object]) -
 
 
 def reported(
-    using: str, label: str, keys: Iterable[str], columns: Sequence[Any], failed: bool = True
+    using: str, label: str, keys: Iterable[str], columns: Sequence[str], failed: bool = True
 ) -> Iterable[tuple[Any, ...]]:
     """Return columns of the latest reports on these objects of a model: of errors, or else of reasons to wait."""
     reports = Report.objects.using(using).filter(model_label=label, object_pk__in=list(keys))
@@ -66,6 +66,6 @@ def latest_retry(using: str, model: type[Model], pk: object) -> History | None:
     return acts.order_by("-at").first()
 
 
-def lost_holders(using: str, model: type[Model], pk: object) -> QuerySet[Any, Any]:
+def lost_holders(using: str, model: type[Model], pk: object) -> QuerySet[History, object]:
     """Return the ids of the workers that lost their leases on an object, for a subquery."""
     return records_of(History, model, pk, using).filter(fingerprint=lease_lost().fingerprint).values("worker")

@@ -64,7 +64,7 @@ class ServedSchemas:
         found: dict[str, Row] = _looks().read_in_each(alias, paths, statement)
         return found
 
-    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[Any], ...], list[Scope]]:
+    def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[object], ...], list[Scope]]:
         """Return scopes by the models that may have rows there."""
         found: dict[tuple[type[object], ...], list[Scope]] = _looks().by_filled(alias, scopes)
         return found

@@ -1,7 +1,6 @@
 """How explanations, the status and the overview tell that a model is in shadow."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from stator.explain.causes import of_models
 from stator.explain.facts import Facts
@@ -21,7 +20,7 @@ def shadow(facts: Facts) -> Iterator[Said]:
 
 
 def _of_model(one: Surveyed) -> Iterator[Problem]:
-    left: Any = in_shadow(one.model) | one.crew.left
+    left = in_shadow(one.model) | one.crew.left
     states = [name for name in one.model.state_graph.states if name in left]
     # Without an object in them, there is nothing to do differently.
     if not any(one.depths.states[name].count for name in states):

@@ -12,6 +12,7 @@ from stator.graph import StateGraph
 from stator.rows.clock import Elapsed, Now, Seconds
 from stator.rows.keys import shown_text
 from stator.rows.state_column import state_field
+from stator.texts import JsonObject
 
 EXAMPLES = 3
 
@@ -54,7 +55,7 @@ class ShadowReport:
         """The number of objects about which the two do not agree."""
         return sum(each.count for each in (*self.elsewhere, *self.not_here, *self.not_there))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the groups for JSON."""
         names = ("as_here", "elsewhere", "not_here", "not_there")
         return {name: [asdict(each) for each in getattr(self, name)] for name in names}

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import Case, CharField, F, IntegerField, Min, Model, Q, QuerySet, Value, When
 
@@ -26,6 +26,9 @@ from stator.rows.meta import option_of
 from stator.statements import is_one_of
 from stator.worker.duties import Duty, all_rows
 
+if TYPE_CHECKING:
+    from stator.graph import StateGraph
+
 # Keys of a part of the table, of which most may be of objects that are done; lines and objects of one statement.
 KEYS, AT_ONCE = 5000, 1000
 
@@ -38,7 +41,7 @@ class ShadowWalk:
     """How far the looks at one model are: behind which line and which key, and which of both the pass has ended."""
 
     line: int = 0
-    key: Any = None
+    key: object = None
     over: set[str] = field(default_factory=set)
     began: float = 0.0
 
@@ -167,7 +170,7 @@ def _left_again(operations: Operations) -> list[str]:
     return sorted(name for name in operations.state_field.left if not states[name].terminal)
 
 
-def _act(graph: Any, intent: Intent) -> str:
+def _act(graph: "type[StateGraph]", intent: Intent) -> str:
     return str(graph.states[intent.source].handler_name) if intent.what == ATTEMPTED else intent.what
 
 

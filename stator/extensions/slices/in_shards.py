@@ -9,6 +9,7 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.db.models.signals import post_migrate
 
@@ -76,7 +77,7 @@ def _make_in(app_config: AppConfig, using: str, **kwargs: object) -> None:
         make_function(connection)
 
 
-def make_function(connection: Any) -> None:
+def make_function(connection: BaseDatabaseWrapper) -> None:
     """Make the function on each node, unless it is there; Citus makes it on further ones."""
     with connection.cursor() as cursor:
         if not _is_made(cursor):
@@ -88,7 +89,7 @@ def _is_made(cursor: CursorWrapper) -> bool:
     return bool(cursor.fetchone() == (BODY,))
 
 
-def text_of(connection: Any, statement: Statement) -> str:
+def text_of(connection: BaseDatabaseWrapper, statement: Statement) -> str:
     """Return the text of a statement with its values."""
     return inlined(connection, statement).text.replace("%%", "%")
 

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
 
 from stator.db.interface import Operations
 from stator.db.probe import Alike, Open, coming, probes
@@ -13,7 +12,7 @@ from stator.statements import Statement, existing, joined, selecting
 TRUE = "true"
 
 
-def answers(operations: Operations, shards: Shards, open_rows: Open) -> list[Any] | None:
+def answers(operations: Operations, shards: Shards, open_rows: Open) -> list[object] | None:
     """Return the answers of :mod:`stator.db.probe`; None if the shards cannot be asked."""
     question, count = _question(Alike.of([operations]), open_rows)
     if (found := shards.ask(question)) is None:

@@ -22,6 +22,7 @@ from stator.db import sql
 from stator.db.conditions import CLAIM
 from stator.db.division import DIVISIONS, Undivided
 from stator.db.interface import Claim, Operations, new_token
+from stator.db.probe import Open
 from stator.db.retry import is_of_remote
 from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.extensions.slices import node_probe
@@ -173,7 +174,7 @@ class Divided(Undivided):
             return [self.store]
         return self.found(self.looking(rows)) if rows else []
 
-    def part_with(self, row: Any) -> Operations:
+    def part_with(self, row: object) -> Operations:
         return self.of_value(getattr(row, self.name)) if self.is_divided else self.store
 
     def near(self, row: object) -> Operations:
@@ -294,7 +295,7 @@ class Divided(Undivided):
             raise away
         return released
 
-    def answers(self, open_rows: Any) -> list[Any] | None:
+    def answers(self, open_rows: Open) -> list[object] | None:
         if self._abandoned.held:
             self.settle()
         # Conditions of others may be on tables elsewhere.

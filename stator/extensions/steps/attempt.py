@@ -7,12 +7,12 @@ before the step returns. If the claim has ended, it finds no row and records not
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -33,9 +33,10 @@ from stator.querysets import HeldClaim, running_part
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
 from stator.statements import Parameter, Statement, StatementCache, selecting
+from stator.texts import Json
 
 if TYPE_CHECKING:
-    from stator.db.interface import Operations
+    from stator.db.interface import Claim, Operations
 
 Result = TypeVar("Result")
 
@@ -110,7 +111,7 @@ class Steps:
                 return kept
         return self._found(done[name])
 
-    def _found(self, text: str) -> Any:
+    def _found(self, text: str) -> Json:
         self.reused += 1
         return json.loads(text)
 
@@ -129,7 +130,7 @@ class Steps:
             USED.add(operations.label)
         return self._done
 
-    def record(self, name: str, value: object) -> Any:
+    def record(self, name: str, value: object) -> Json:
         """Record the result of a step, and return it as JSON has it; raise ``LeaseLost`` if the claim has ended."""
         claim = self._claim
         self._check_name(name)
@@ -152,7 +153,7 @@ class Steps:
 
         A worker does so for as long as its claim may hold. The request of a program is answered at once.
         """
-        claim: Any = self._claim
+        claim = cast("Claim", self._claim)
         record = retried(claim.operations, _record)
         for pause in chain((0.1, 0.2, 0.5), repeat(1.0)):
             try:
@@ -382,7 +383,7 @@ def _replaces(connection: BaseDatabaseWrapper) -> bool:
     return connection.features.supports_update_conflicts_with_target
 
 
-def _held(row: QuerySet[Model], source: Any, token: object, *, in_time: bool) -> QuerySet[Model]:
+def _held(row: QuerySet[Model], source: Mapping[str, object], token: object, *, in_time: bool) -> QuerySet[Model]:
     held = row.filter(**source, state_claim=token).order_by()
     return held.filter(state_locked_until__gt=Now()) if in_time else held
 

@@ -1,9 +1,12 @@
 """The durable steps of ``instance.stator``."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stator.asynchronous import awaited
+
+if TYPE_CHECKING:
+    from stator.extensions.steps.attempt import Steps
 
 Result = TypeVar("Result")
 
@@ -24,15 +27,13 @@ class DoesSteps:
         Raises :class:`~stator.exceptions.LeaseLost` if the claim has ended, and
         :class:`~stator.exceptions.StepRefused` for a name, a result or a place that cannot be recorded.
         """
-        found: Result = self.own_steps().call(name, function)
-        return found
+        return self.own_steps().call(name, function)
 
     @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
-        found: Result = await self.own_steps().acall(name, function)
-        return found
+        return await self.own_steps().acall(name, function)
 
-    def own_steps(self) -> Any:
+    def own_steps(self) -> "Steps":
         """Return the steps of the attempt, which call and record."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.record_tables import RecordTable, add_record_table
+from stator.texts import Json
 
 # The length of the names of steps.
 STEP_LENGTH = 100
@@ -50,7 +51,7 @@ class Step(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.name} in {self.state}"
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Json:
         """What the step returned, as JSON has it."""
         return json.loads(self.result)
 

@@ -1,9 +1,8 @@
 """What ``explain()`` says of the steps of an object."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.explain.facts import Fact, Facts
 from stator.explain.kinds import ProblemKind
@@ -20,7 +19,7 @@ class DoneSteps(Fact[list[str]]):
     def known(self, facts: Facts) -> list[str]:
         if not (facts.automatic and facts.row["state_attempts"]):
             return []
-        rows: QuerySet[Any] = QuerySet(self.model, using=self.using)
+        rows: QuerySet[Model] = QuerySet(self.model, using=self.using)
         return list(steps_of(rows, facts.pk).values_list("name", flat=True)[:MAX_STEPS])
 
 

@@ -7,9 +7,11 @@ from django.db.models import Model, QuerySet
 from stator.extensions.steps.attempt import STEPS, Steps
 from stator.extensions.steps.models import steps_of
 from stator.models import StatorModel, home_of, owner_of
+from stator.querysets import HeldClaim
+from stator.texts import JsonObject
 
 
-def steps(row: StatorModel) -> dict[str, Any]:
+def steps(row: StatorModel) -> JsonObject:
     """Return the results of the durable steps that are done in the present visit of the state, by name, in order."""
     rows: QuerySet[Model] = QuerySet(owner_of(type(row)), using=home_of(row))
     return {step.name: step.value for step in steps_of(rows, row.pk)}
@@ -30,7 +32,7 @@ class TriesSteps:
 
 
 class _TriedSteps(Steps):
-    def __init__(self, claim: Any, done: dict[str, str]) -> None:
+    def __init__(self, claim: HeldClaim, done: dict[str, str]) -> None:
         super().__init__(claim)
         self._done = done
 

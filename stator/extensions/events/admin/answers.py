@@ -25,6 +25,7 @@ from stator.extensions.events.available import answered_by, answers_to, availabl
 from stator.extensions.events.edges import AwaitedEvent
 from stator.extensions.events.events import refusal_of
 from stator.extensions.events.senders import Sender
+from stator.models import StatorModel
 from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.texts import counted, escape
@@ -65,7 +66,7 @@ class LinkForm(forms.Form):
         return str(address)
 
 
-def offered_on(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, list[str]]:
+def offered_on(model_admin: Any, request: HttpRequest, row: Model) -> dict[str, list[str]]:
     """Return for the page of an object the events that the user may send, may withdraw, and may make links for."""
     given = answers_to([row])
     may = model_admin.actions is not None and model_admin.has_view_or_change_permission(request, row)
@@ -78,7 +79,7 @@ def offered_on(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, li
     }
 
 
-def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Any) -> HttpResponse:
+def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel) -> HttpResponse:
     """Ask for a reason, then take back what the user has sent to an object."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
@@ -98,7 +99,7 @@ def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Any) 
     return back(model_admin, request) or _to_object(model_admin, obj)
 
 
-def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Any) -> HttpResponse:
+def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel) -> HttpResponse:
     """Ask for an address and hours, then show a link by which that address answers; it is stored nowhere."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
@@ -134,12 +135,12 @@ def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Any) -> H
     return TemplateResponse(request, "stator/admin/answer_link.html", context)
 
 
-View = Callable[[AnyAddressAdmin, HttpRequest, Any], HttpResponse]
+View = Callable[[AnyAddressAdmin, HttpRequest, StatorModel], HttpResponse]
 # By the end of their addresses.
 VIEWS: dict[str, View] = {"withdraw": withdraw_view, "link": link_view}
 
 
-def _linked(model_admin: Any, request: HttpRequest, row: Any) -> list[AwaitedEvent]:
+def _linked(model_admin: Any, request: HttpRequest, row: Model) -> list[AwaitedEvent]:
     """Return the events for which the user may make links: what the user may send, also after an answer."""
     if model_admin.actions is None or not are_served() or not model_admin.has_link_permission(request, row):
         return []

@@ -68,7 +68,7 @@ class InboxGroup:
 class _Found:
     """An object, the events that the user may send, those that the user may withdraw, and who has sent which."""
 
-    row: Any
+    row: StatorModel
     events: list[str]
     mine: list[str]
     answers: Answers
@@ -174,7 +174,7 @@ def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> I
                 yield _Found(row, names, mine, answers)
 
 
-def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[object]:
+def _longest_there(rows: QuerySet[StatorModel], states: list[str]) -> list[object]:
     """Return the keys of the first ``LOOKED_AT`` rows in some states, those that have been there for longest first.
 
     They are among the first ``COUNTED`` rows of a state by due time, as a timeout is, among as many that are ready, and

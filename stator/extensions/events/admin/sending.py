@@ -49,7 +49,7 @@ def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedE
 
 
 def offered_for(
-    model_admin: AnyAddressAdmin, request: HttpRequest, rows: Sequence[Any], answers: Sequence[Answers]
+    model_admin: AnyAddressAdmin, request: HttpRequest, rows: Sequence[Model], answers: Sequence[Answers]
 ) -> list[list[AwaitedEvent]]:
     """Return the events that the user may send to each row now, to which these answers have come."""
     return available_to(request.user, rows, lambda event, row: may_send(model_admin, request, event, row), answers)
@@ -108,7 +108,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     return carry_out(model_admin, request, rows, act, snapshot)
 
 
-def _form(event: AwaitedEvent, given: object) -> Any:
+def _form(event: AwaitedEvent, given: object) -> forms.Form:
     """Return the event's form, bound if something was given, with the hidden fields of the page and a reason."""
     form = form_of(event)(given)
     form.fields["stator_reason"] = forms.CharField(
@@ -119,7 +119,7 @@ def _form(event: AwaitedEvent, given: object) -> Any:
     return form
 
 
-def _payload(event: AwaitedEvent, form: forms.Form) -> Any:
+def _payload(event: AwaitedEvent, form: forms.Form) -> object:
     own = {name: value for name, value in payload_of(form).items() if name not in (EVENT, ASKED, "stator_reason")}
     return own if has_fields(event) else own["payload"]
 
