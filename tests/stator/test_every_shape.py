@@ -25,23 +25,7 @@ from tests.commanding import asked, run
 from tests.stator.admin.overviews import worker
 from tests.stator.making import LEASED, ago, raw, row
 from tests.tasks.serving import token
-from tests.testapp.keys import (
-    BigKeyed,
-    BigProxy,
-    Branch,
-    Code,
-    CodeKeyed,
-    Door,
-    Heir,
-    IntKeyed,
-    Ledger,
-    OneToOneKeyed,
-    PlaceInHall,
-    Plain,
-    Seat,
-    TextKeyed,
-    UuidKeyed,
-)
+from tests.testapp import keys as keyed
 from tests.testapp.mails import Mail
 from tests.testapp.operators import Parcel
 from tests.testapp.spreading import Leaf, Remark, Sheet
@@ -52,22 +36,22 @@ OWNER = uuid.UUID("12345678-1234-5678-1234-567812345678")
 TEXTS = ["it's", "3,17", "(3, 17)", "a b", "100%", '"é"', "_5F"]
 
 MAKE: dict[str, Callable[[int], Any]] = {
-    "int": lambda number: IntKeyed(),
-    "uuid": lambda number: UuidKeyed(),
-    "text": lambda number: TextKeyed(slug=TEXTS[number]),
-    "custom field": lambda number: CodeKeyed(code=Code(f"c{number}")),
-    "one to one": lambda number: OneToOneKeyed(plain=Plain.objects.create()),
-    "child of a plain parent": lambda number: Heir(title="x"),
-    "child of a managed parent": lambda number: Branch(leaf="x"),
-    "proxy": lambda number: BigProxy(),
+    "int": lambda number: keyed.IntKeyed(),
+    "uuid": lambda number: keyed.UuidKeyed(),
+    "text": lambda number: keyed.TextKeyed(slug=TEXTS[number]),
+    "custom field": lambda number: keyed.CodeKeyed(code=keyed.Code(f"c{number}")),
+    "one to one": lambda number: keyed.OneToOneKeyed(plain=keyed.Plain.objects.create()),
+    "child of a plain parent": lambda number: keyed.Heir(title="x"),
+    "child of a managed parent": lambda number: keyed.Branch(leaf="x"),
+    "proxy": lambda number: keyed.BigProxy(),
     "number for the state": lambda number: Mail(),
     "spread": lambda number: Sheet(),
     "spread and numbered": lambda number: Leaf(),
     "spread by a field": lambda number: Remark(author=f"a{number}"),
-    "composite": lambda number: Seat(hall=3, number=17 + number),
-    "composite with a uuid": lambda number: Ledger(owner=OWNER, number=number),
-    "composite with an object": lambda number: PlaceInHall(
-        hall=BigKeyed.objects.create(state="last"), number=number, door=Door.objects.create()
+    "composite": lambda number: keyed.Seat(hall=3, number=17 + number),
+    "composite with a uuid": lambda number: keyed.Ledger(owner=OWNER, number=number),
+    "composite with an object": lambda number: keyed.PlaceInHall(
+        hall=keyed.BigKeyed.objects.create(state="last"), number=number, door=keyed.Door.objects.create()
     ),
 }
 
