@@ -61,19 +61,23 @@ class WorkerProcess:
         self.variables = {**FORKED.get(command, {}), **variables}
 
     def __enter__(self) -> Self:
-        self._output = tempfile.NamedTemporaryFile(prefix="stator-worker-")
+        # Not kept open: bin/chaos starts a thousand in one test.
+        handle, name = tempfile.mkstemp(prefix="stator-worker-")
+        os.close(handle)
+        self._output = Path(name)
         environment = environment_for_subprocess(**self.variables)
         if self._may_fork() and (server := fork_server(self.command[3])).fits(environment):
-            self._process: Forked | subprocess.Popen = server.start(self.command[3:], environment, self._output.name)
+            self._process: Forked | subprocess.Popen = server.start(self.command[3:], environment, name)
             return self
-        self._process = subprocess.Popen(
-            self.command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         return self
 
     def _may_fork(self) -> bool:
@@ -88,7 +92,7 @@ class WorkerProcess:
     def __exit__(self, *error: object) -> None:
         self.kill()
         self._process.wait()
-        self._output.close()
+        self._output.unlink()
 
     @property
     def pid(self) -> int:
@@ -101,7 +105,7 @@ class WorkerProcess:
 
     def output(self) -> str:
         """Return its output so far, errors included."""
-        return Path(self._output.name).read_text(errors="replace")
+        return self._output.read_text(errors="replace")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the first process alone, as an operator or a container runtime does."""

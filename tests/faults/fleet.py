@@ -81,8 +81,12 @@ class Fleet:
 
     def finish(self, *models: Any, timeout: float = PATIENCE) -> None:
         """Wait until every object of these models is done, and have all stop."""
-        self.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models), timeout)
+        self.until_done(*models, timeout=timeout)
         self.stop()
+
+    def until_done(self, *models: Any, timeout: float = PATIENCE) -> None:
+        """Wait until every object of these models is done."""
+        self.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models), timeout)
 
     def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
         """The first true value of the condition; fails at once, with all they wrote, when a worker has ended."""

@@ -32,10 +32,6 @@ def keep_busy():
     Booking.objects.bulk_create(Booking(seconds=random.uniform(0.0, 0.15)) for _ in range(missing))
 
 
-def finished():
-    return not Booking.objects.exclude(state="done").exists()
-
-
 def moves(history):
     """How often each (object, version) was moved on from."""
     return Counter((event.pk, event.old.version) for event in history.of(Kind.MOVE))
@@ -57,8 +53,7 @@ def test_effects_and_move_of_a_killed_worker_are_both_there_or_both_not(watch, f
 
     for _ in range(kills):
         kill_at_any_moment(workers)
-    workers.until(finished, 240)
-    workers.stop()
+    workers.finish(Booking, timeout=240)
 
     history = watched.history(Booking)
     reaped = history.kinds().count(Kind.REAP)

@@ -88,8 +88,7 @@ def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, t
     for _ in range(2):
         workers.start()
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), PATIENCE)
-    workers.stop()
+    workers.finish(Job, timeout=PATIENCE)
 
     history = watched.history(Job)
     reaped = history.of(Kind.REAP)

@@ -134,12 +134,12 @@ def test_work_that_was_begun_on_an_old_primary_that_came_back_is_refused_on_the_
         # Room for those that wait at the gate, some of them several times.
         workers = fleet("testapp.ThreadJob", STATOR_THREADS=30, STATOR_MAX_CRASHES=1000, **address)
         started = [workers.start() for _ in range(2)]
-        workers.until(all_done)
+        workers.until_done(ThreadJob)
 
         with taken_over(server, standby):
             standby.promote()
             lead(workers, proxy, standby)
-            workers.until(all_done)
+            workers.until_done(ThreadJob)
             server.start()
             with default_database_on(server):
                 lead(workers, proxy, server)
@@ -152,7 +152,7 @@ def test_work_that_was_begun_on_an_old_primary_that_came_back_is_refused_on_the_
             lead(workers, proxy, standby)
 
             gate.touch()
-            workers.until(all_done)
+            workers.until_done(ThreadJob)
             workers.stop()
             forget_starts(claims_on(server, watched))
             watched.judge(max_crashes=1000)
@@ -200,10 +200,6 @@ def claims_on(server, watched):
 def forget_starts(claims):
     """A handler may start after the address has changed, and leave its effect where its claim never was."""
     Effect.objects.filter(claim__in=claims).delete()
-
-
-def all_done():
-    return not ThreadJob.objects.exclude(state="done").exists()
 
 
 @contextmanager

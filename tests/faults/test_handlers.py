@@ -38,7 +38,7 @@ def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet):
     workers = fleet("testapp.Bomb")
     worker = workers.start("--processes", "1")
 
-    workers.until(lambda: not Bomb.objects.exclude(state="done").exists())
+    workers.until_done(Bomb)
     assert not logged(worker, "stator.attempt_failed")
     assert not logged(worker, "stator.stopping")
     workers.stop()

@@ -47,10 +47,6 @@ def stopped_at_work(workers, worker):
     return False
 
 
-def finished(model):
-    return not model.objects.exclude(state="done").exists()
-
-
 def crashed_claims(history):
     return sum(kind is Kind.REAP for kind in history.kinds())
 
@@ -64,8 +60,7 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
 
     for _ in range(kills):
         kill_one(workers)
-    workers.until(lambda: finished(Job), 240)
-    workers.stop()
+    workers.finish(Job, timeout=240)
 
     history = watched.history(Job)
     waits = waits_after_expiry(history)

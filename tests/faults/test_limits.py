@@ -149,7 +149,7 @@ def test_outcomes_are_recorded_although_the_connection_for_that_is_lost(watch, f
         workers = fleet("testapp.Job", DATABASE_URL=url_for(role), STATOR_LEASE=60)
         worker = workers.start()
         Job.objects.create()
-        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        workers.until_done(Job)
         Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
         workers.until(lambda: HELD.count() == 5)
         take_away(role, RECORDS)
@@ -173,7 +173,7 @@ def test_worker_that_cannot_record_hands_back_what_it_holds(watch, fleet, gate):
         workers = fleet("testapp.Job", DATABASE_URL=url_for(role), STATOR_LEASE=6, STATOR_REAP_INTERVAL=5.5)
         worker = workers.start()
         Job.objects.create()
-        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        workers.until_done(Job)
         Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
         workers.until(lambda: HELD.count() == 5)
         take_away(role, RECORDS, CLAIMS)
@@ -212,7 +212,7 @@ def test_worker_of_a_site_with_a_pool_of_four_connections_does_not_starve(watch,
     ThreadJob.objects.bulk_create(ThreadJob() for _ in range(100))
     workers = fleet("testapp.ThreadJob", DJANGO_SETTINGS_MODULE="tests.pooled_settings")
     worker = workers.start("--processes", "2")
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+    workers.until_done(ThreadJob)
     assert logged(worker, "stator.attempt_failed") == []
     assert logged(worker, "stator.database_unreachable") == []
     workers.stop()

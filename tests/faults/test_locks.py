@@ -220,7 +220,7 @@ def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
     workers.until(lambda: all(attempts_of(model) > before[model] for model in locked))
     resumed = monotonic() - unlocked
     gate.touch()
-    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in others))
+    workers.until_done(*others)
 
     print(f"unlocked ones took up to {max(delays):.2f} s, locked ones went on after {resumed:.2f} s")
     assert set(attempts_of(Job).values()) == {1}
@@ -251,9 +251,9 @@ def test_outcomes_wait_for_a_table_that_nobody_can_write_to(watch, fleet, gate, 
         workers.until(lambda: logged(worker, "stator.lock_timeout"))
         Job.objects.create()
         if table == "testapp_threadjob":
-            workers.until(lambda: not Job.objects.exclude(state="done").exists())
+            workers.until_done(Job)
     unlocked = monotonic()
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+    workers.until_done(ThreadJob)
     resumed = monotonic() - unlocked
     workers.finish(Job)
 

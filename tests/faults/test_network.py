@@ -56,10 +56,6 @@ def through(proxy):
     return {"DATABASE_URL": f"{connection.vendor}://{user}:{password}@127.0.0.1:{proxy.port}/by-proxy"}
 
 
-def all_done(model):
-    return not model.objects.exclude(state="done").exists()
-
-
 @pytest.mark.parametrize(
     ("model", "statement"),
     [(Job, CLAIM), (ThreadJob, RECORD), (Booking, INTO_EFFECTS)],
@@ -78,7 +74,7 @@ def test_reply_that_is_lost_after_the_commit_costs_no_outcome_and_no_lease(
 
     proxy.lose_replies_to(statement, losses)
     # After each loss in a row a worker pauses for up to two seconds, and one may have them all.
-    workers.until(lambda: all_done(model), 120 + 2 * losses)
+    workers.until_done(model, timeout=120 + 2 * losses)
     proxy.lose_replies_to(b"", 0)
     workers.stop()
 
@@ -105,7 +101,7 @@ def test_reply_to_a_renewal_that_is_lost_does_not_end_the_attempt(watch, fleet, 
     workers.until(lambda: proxy.lost == 5)
 
     gate.touch()
-    workers.until(lambda: all_done(Job))
+    workers.until_done(Job)
 
     assert logged(worker, "stator.lease_lost") == []
     workers.stop()
@@ -124,7 +120,7 @@ def test_reply_to_a_reaping_that_is_lost_counts_one_crash(watch, fleet, proxy, g
     gate.touch()
     workers.start(STATOR_LEASE=60)
 
-    workers.until(lambda: all_done(Job))
+    workers.until_done(Job)
 
     assert proxy.lost == 1
     workers.stop()

@@ -102,7 +102,7 @@ def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet):
 
     for _ in range(3):
         wait_until(cut_connections)
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.until_done(Job)
 
     assert not logged(worker, "stator.worker_died")
     workers.stop()
@@ -124,7 +124,7 @@ def test_sessions_that_the_server_ends_while_they_rest_fail_no_attempt(watch, fl
 
     def work():
         ThreadJob.objects.bulk_create(ThreadJob(seconds=0.2) for _ in range(30))
-        workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+        workers.until_done(ThreadJob)
 
     def resting(what):
         with connection.cursor() as cursor:

@@ -108,9 +108,9 @@ def test_work_is_done_through_a_pooler_and_polling_finds_what_no_notification_te
     # Told by the driver while it connects: what is set on a session would be left to whoever has it next.
     started = [workers.start(PGAPPNAME=f"worker{number}:pooled") for number in range(2)]
 
-    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models))
+    workers.until_done(*models)
     delays = [delay_of(workers, watched, Job.objects.create()) for _ in range(5)]
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.until_done(Job)
 
     assert all(workers.starts(worker).exists() for worker in started)
     assert Effect.objects.count() == 2 * (3 * objects + 5)

@@ -80,7 +80,7 @@ def test_file_that_somebody_has_locked_holds_up_nothing_in_another(watch, fleet,
             delays.append(monotonic() - began)
         locker.execute("ROLLBACK")
     gate.touch()
-    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.until_done(Job)
     workers.until(lambda: not elsewhere.exclude(state="done").exists())
 
     print(f"in the file that was not locked objects were done within {max(delays):.2f} s")

@@ -36,8 +36,7 @@ def test_untouched_objects_go_back_and_the_others_are_named(proof, fleet):
     begun = monotonic()
     done = undo(action.pk, "default", actor="eve", reason="it was wrong")
     seconds = monotonic() - begun
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), proof.left)
-    workers.stop()
+    workers.finish(Job, timeout=proof.left)
 
     proof.lost = OBJECTS - done.count - len(done.left)
     # An object that went back has never been in the hands of a worker; the others are named, and workers finish them.

@@ -73,9 +73,7 @@ def test_changed_session_is_not_met_by_the_next(composed):
             clean_connections()
         connections.close_all()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    in_thread(work)
     assert found == ['"$user", public'] * 2
 
 
@@ -95,9 +93,7 @@ def test_transaction_or_end_behind_the_back_of_django_is_not_met_by_the_next(sta
             Line.objects.exists()
         connections.close_all()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    in_thread(work)
     assert found[0] is not found[1]
 
 

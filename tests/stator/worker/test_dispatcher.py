@@ -245,12 +245,14 @@ async def test_worker_is_not_idle_while_a_claim_is_on_its_way():
     assert not dispatcher.hungry
 
 
-async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
-    operations, behind = FakeOperations(ready=100), True
-    dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind)
+async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written_or_a_suspect_needs_the_room():
+    operations, behind, alone = FakeOperations(ready=50, suspects=1), True, Alone(waits=True)
+    dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind, alone=alone)
+    assert await dispatcher.claim() == 0
+    behind, dispatcher.lanes[0].suspect = False, True
     assert await dispatcher.claim() == 0
     assert operations.asked == []
-    behind = False
+    alone.waits = False
     assert await dispatcher.claim() == 10
 
 
@@ -266,16 +268,6 @@ async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     ready = True
     assert await dispatcher.claim() == 5
     assert asked == ["default"]
-
-
-async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
-    operations, alone = FakeOperations(ready=50, suspects=1), Alone(waits=True)
-    dispatcher, _ = dispatcher_of(operations, alone=alone)
-    dispatcher.lanes[0].suspect = True
-    assert await dispatcher.claim() == 0
-    assert operations.asked == []
-    alone.waits = False
-    assert await dispatcher.claim() == 10
 
 
 async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):

@@ -15,7 +15,7 @@ from stator.scopes import Scope
 from stator.worker import duties
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane, Lanes
-from stator.worker.duties import MARK_READY, PRUNE, PRUNED_EVERY, REAP, Duty, When, duties_of, perform
+from stator.worker.duties import MARK_READY, PRUNE, REAP, Duty, When, duties_of, perform
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE
@@ -101,27 +101,20 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
         assert next_due - BUSY_LOOK < pauses[-1] <= next_due
 
 
-async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(monkeypatch):
-    duties = []
-    monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
-    monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
-    scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
-    for _ in range(2 * PRUNED_EVERY):
-        await scheduler.perform_pass([Scope("default")], Outages())
-    assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
-    assert [number for number, duty in duties if duty is PASS[0]] == [*range(2 * PRUNED_EVERY)]
+RARE = {when.value: Duty("rare", lambda *models, limit: 0, every=3, when=when) for when in (When.PASS, When.TOGETHER)}
+RARE["prune"] = PRUNE
 
 
-@pytest.mark.parametrize("when", [When.PASS, When.TOGETHER])
-async def test_rarer_duty_is_done_in_the_first_pass_and_then_in_each_so_many(monkeypatch, when):
-    rare, done = Duty("rare", lambda *models, limit: 0, every=3, when=when), []
+@pytest.mark.parametrize("rare", RARE.values(), ids=RARE)
+async def test_rarer_duty_is_done_in_the_first_pass_and_then_in_each_so_many(monkeypatch, rare):
+    done = []
     monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
-    monkeypatch.setattr(module, "duties_of", lambda asked: [rare] if asked is when else [])
+    monkeypatch.setattr(module, "duties_of", lambda asked: [rare] if asked is rare.when and rare is not PRUNE else [])
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: done.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
-    for _ in range(7):
+    for _ in range(2 * rare.every + 1):
         await scheduler.perform_pass([Scope("default")], Outages())
-    assert [number for number, duty in done if duty is rare] == [0, 3, 6]
+    assert [number for number, duty in done if duty is rare] == [0, rare.every, 2 * rare.every]
 
 
 class Databases:
