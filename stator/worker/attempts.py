@@ -351,7 +351,9 @@ class Attempts:
         task = self._spare
         self._spare = None
         self._turned = time.monotonic()
-        while attempt := self._next_on_loop():
+        while time.monotonic() - self._turned < TURN and (attempt := self._next()):
+            if attempt.calls and (attempt := self._hand_over(attempt)) is None:
+                break
             if self._spare is None:
                 self._have_spare_task()
             attempt.task = task
@@ -376,16 +378,19 @@ class Attempts:
                 break
         self._have_spare_task()
 
-    def _next_on_loop(self) -> Attempt | None:
-        """Return the next attempt for the loop, as long as this turn lasts; hand those before it to their threads."""
+    def _hand_over(self, first: Attempt) -> Attempt | None:
+        """Hand attempts to their threads, beginning with this one; return the one after them that needs the loop.
+
+        None if there is no such attempt in this turn.
+        """
         calls = defaultdict[str, list[Call]](list)
-        while (is_in_turn := time.monotonic() - self._turned < TURN) and (attempt := self._next()):
-            if not (attempt.calls and (call := self._call_of(attempt))):
-                break
+        attempt: Attempt | None = first
+        while attempt is not None and attempt.calls and (call := self._call_of(attempt)):
             calls[attempt.label].append(call)
+            attempt = self._next() if time.monotonic() - self._turned < TURN else None
         for label, together in calls.items():
             self._room.call_threads[label].pool.submit(together)
-        return attempt if is_in_turn else None
+        return attempt
 
     def _call_of(self, attempt: Attempt) -> Call | None:
         """Return the call by which a thread makes all of the attempt, None if it needs the loop."""
@@ -498,6 +503,8 @@ class Attempts:
     def _give_up_call(self, attempt: Attempt, call: Call, made: ThreadAttempt) -> None:
         self._room.call_threads[attempt.label].pool.give_up(call)
         made.give_up()
+        # What refers to the attempt would otherwise only be freed by the garbage collector.
+        attempt.in_thread = None
         self._end_cancelled(attempt)
 
     def _abandon(self, attempt: Attempt) -> None:

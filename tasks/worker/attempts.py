@@ -126,8 +126,7 @@ class _Queue:
         """Return the terms for a task; raise ``NoHandler`` if this worker has no action for it."""
         if task.elsewhere_only:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
-        if (terms := self.known_terms(task)) is None:
-            terms = self._terms[_key_of(task)] = self._found(task)
+        terms = self._terms[_key_of(task)] = self._found(task)
         return terms
 
     def known_terms(self, task: "Task") -> Terms | None:
@@ -273,7 +272,7 @@ async def attempt(task: "Task") -> str:
     task._state.fields_cache = {"queue": queue.row}
     terms = queue.without_action
     try:
-        terms = queue.terms_of(task)
+        terms = queue.known_terms(task) or queue.terms_of(task)
         if claim.attempt > (task.max_attempts or terms.most):
             raise OutOfAttempts(f"it has used its {task.max_attempts or terms.most} attempts")
         await (failed or TaskAttempt(task, terms)).run()
