@@ -1,6 +1,7 @@
 """The parts of a worker beside its loops, on one list: threads, servers, and what is looked after now and then."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from stator.worker.alone import Alone
@@ -30,16 +31,19 @@ class WorkerParts:
         self._parts = tuple(parts)
         # A part without a beat costs nothing.
         self._beats = [part.beat for part in parts if part.beat is not _nothing]
+        self._started = ExitStack()
 
     def start(self) -> None:
-        """Start each part."""
-        for part in self._parts:
-            part.start()
+        """Start each part; if one fails, stop those before it and raise its error."""
+        with ExitStack() as started:
+            for part in self._parts:
+                part.start()
+                started.callback(part.stop)
+            self._started = started.pop_all()
 
     def stop(self) -> None:
-        """Stop each part."""
-        for part in reversed(self._parts):
-            part.stop()
+        """Stop each part, also if another fails to; then raise the error of the last that did."""
+        self._started.close()
 
     def beat(self) -> None:
         """Let each part do what it does at a turn of the loop."""

@@ -99,7 +99,7 @@ def fail(*given, **named):
     raise ValueError("a fault of the extension")
 
 
-@pytest.mark.parametrize("fault", ["none", "beat", "duty"])
+@pytest.mark.parametrize("fault", ["none", "start", "beat", "stop", "duty"])
 def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however_a_worker_ends(monkeypatch, fault):
     """An error of an extension beside the handlers ends the worker, which leaves no row claimed."""
     told = []
@@ -110,7 +110,8 @@ def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however
 
     def parts_of(worker):
         made = [(path, part) for path in PARTS for part in import_string(path)(worker)]
-        for name, part in [*made, ("third party", WorkerPart(beat=fail if fault == "beat" else dict))]:
+        failing = {fault: fail} if fault in ("start", "beat", "stop") else {}
+        for name, part in [*made, ("third party", WorkerPart(**{"beat": dict, **failing}))]:
             calls = {what: partial(noted, name, what, getattr(part, what)) for what in ("start", "beat", "stop")}
             yield replace(part, **calls)
 
@@ -125,10 +126,11 @@ def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however
     started, stopped = ([name for name, what in told if what == wanted] for wanted in ("start", "stop"))
     assert {*started} >= {"third party", "stator.extensions.stats.gathered.parts"}
     assert len({*started}) == len(started)
-    assert stopped == started[::-1]
+    # What failed to start has nothing to stop.
+    assert stopped == started[::-1][fault == "start" :]
     assert told[: len(started)] == [(name, "start") for name in started]
     assert told[-len(stopped) :] == [(name, "stop") for name in stopped]
-    assert ("third party", "beat") in told
+    assert (("third party", "beat") in told) == (fault != "start")
 
 
 def test_worker_within_a_program_attempts_all_objects_itself():
