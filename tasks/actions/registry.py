@@ -89,9 +89,9 @@ class Context:
     @property
     def batch(self) -> int | None:
         """The number of the batch that the task is in, or whose action it is; None if there is none."""
-        prefix, _, told = (self.task.key or "").rpartition(":")
+        prefix, _, occasion = (self.task.key or "").rpartition(":")
         of_batch = prefix.removeprefix(BATCH_KEY)
-        return int(of_batch) if told and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
+        return int(of_batch) if occasion and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
 
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""

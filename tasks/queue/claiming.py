@@ -75,7 +75,7 @@ def _claim_at_once(
     limited = throttled_in(known.name)
     any_queue = QueueTemplate(known, CLAIMING)
     asked, sought = None if lease is None else LEASE, METADATA if metadata else None
-    found, seen = claims.claim_at_once(
+    claimed, is_noted = claims.claim_at_once(
         any_queue.tasks,
         (any_queue.key, settings, asked, sought, limited),
         limit,
@@ -87,12 +87,12 @@ def _claim_at_once(
         worker=worker_digits(worker),
         using=any_queue.using,
     )
-    for each in found:
+    for each in claimed:
         # Assigning ``queue`` would call the routers of the databases. Nothing else is cached for a claimed task.
         each.instance._state.fields_cache = {"queue": known}
-    if found and not seen:
+    if claimed and not is_noted:
         queue.note_worker(worker)
-    return [TaskClaim(each, worker) for each in sorted(found, key=_place_in_line)]
+    return [TaskClaim(each, worker) for each in sorted(claimed, key=_place_in_line)]
 
 
 def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
@@ -104,13 +104,13 @@ def _pick(
     queue: QueueTemplate, metadata: Parameter | None, settings: TaskSettings, limited: frozenset[str], rows: Rows
 ) -> Rows:
     """Return the tasks of a queue of this configuration, and whether the worker was seen there lately."""
-    seen: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
+    lately: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
         queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
     # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
-    odd = Q(whole__isnull=False) | Q(action__in=sorted(limited))
+    is_restricted = Q(whole__isnull=False) | Q(action__in=sorted(limited))
     picked = picker(queue, WORKER, metadata, settings)(rows.filter(is_any(queue.same)))
-    return picked.annotate(stator_odd=odd, stator_flag=Q(is_any(seen)))
+    return picked.annotate(stator_odd=is_restricted, stator_flag=Q(is_any(lately)))
 
 
 def _among(queue: QueueTemplate, rows: Rows) -> Rows:

@@ -263,7 +263,7 @@ def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, 
     there = _found(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
     if over_http and on_existing.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
-    told = _matched(queue, rows, there, on_existing)
+    matched = _matched(queue, rows, there, on_existing)
     # If several messages have one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
@@ -279,7 +279,7 @@ def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, 
     return [
         Published(inserted[id(row)], PublishOutcome.INSERTED)
         if id(row) in inserted
-        else told.get(row.key) or Published(by_key[row.key], PublishOutcome.MATCHED)
+        else matched.get(row.key) or Published(by_key[row.key], PublishOutcome.MATCHED)
         for row in rows
     ]
 
@@ -315,10 +315,10 @@ def _matched(
             if clear(task, failed=on_existing.clear_failed, succeeded=on_existing.clear_succeeded)
         ]
         there |= _found(queue, [task.key for task in changed], lock=False)
-    told = {key: _outcome(task) for key, task in there.items()}
+    outcomes = {key: _outcome(task) for key, task in there.items()}
     if on_existing.update:
-        _update(queue, [(there[key], row) for key, row in wanted.items() if told[key] == PublishOutcome.MATCHED])
-    return {key: Published(there[key], outcome) for key, outcome in told.items()}
+        _update(queue, [(there[key], row) for key, row in wanted.items() if outcomes[key] == PublishOutcome.MATCHED])
+    return {key: Published(there[key], outcome) for key, outcome in outcomes.items()}
 
 
 def _outcome(task: TaskRow) -> PublishOutcome:

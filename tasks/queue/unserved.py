@@ -55,9 +55,9 @@ def conditions(services: list[Service], using: str, judged: Collection[object] |
     found: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
     rows = task_rows(using)
     for (_, is_judged), group in alike.items():
-        those = Q(is_one_of(rows, [service.queue.pk for service in group], "queue"))
+        of_queues = Q(is_one_of(rows, [service.queue.pk for service in group], "queue"))
         for code, condition in _conditions(group[0], rows, is_judged=is_judged).items():
-            found[code].append(those & condition)
+            found[code].append(of_queues & condition)
     return {code: reduce(or_, each) for code, each in found.items() if each}
 
 
