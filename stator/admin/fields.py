@@ -12,7 +12,7 @@ from django.forms.fields import InvalidJSONInput
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.rows.keys import key_of
-from stator.texts import json_problem
+from stator.texts import Json, json_problem
 
 # Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
@@ -32,7 +32,7 @@ class JSONField(forms.JSONField):
 
     default_validators = [check_kept]
 
-    def to_python(self, value: object) -> Any:  # noqa: ANN401 - any JSON
+    def to_python(self, value: object) -> Json:
         """Return the value; raise an error of one line also for JSON that is too deep or has too long a number."""
         try:
             return super().to_python(value)

@@ -1,10 +1,10 @@
 """Checks of a database and of the rows in it."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from django.core import checks
 from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import capabilities_of
 from stator.checks.messages import message
@@ -42,12 +42,13 @@ def check_sqlite(models: list[type[StatorModel]], alias: str) -> Iterator[checks
     """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
     connection = connections[alias]
     fails = capabilities_of(connection).fails_when_locked and alias in by_database(models)
-    if fails and (lacking := _lacking(connection.settings_dict)):
+    if fails and (lacking := _lacking(connection)):
         text = f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}."
         yield message("W301", text, SQLITE_HINT.format(alias=alias))
 
 
-def _lacking(config: Mapping[str, Any]) -> list[str]:
+def _lacking(connection: BaseDatabaseWrapper) -> list[str]:
+    config = connection.settings_dict
     options = config.get("OPTIONS") or {}
     lacking = []
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):

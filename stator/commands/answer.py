@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS
 from stator.graph.durations import span
 from stator.rows.actions import UNDONE_WITHIN, Action
 from stator.rows.clock import moment_json
-from stator.texts import escape
+from stator.texts import Json, escape
 
 # The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
 Options = dict[str, Any]
@@ -39,7 +39,7 @@ def refusing(*errors: type[Exception], option: str = "") -> Iterator[None]:
 class Answer:
     """``data`` is for programs, as JSON; ``lines`` are for people; ``code`` is the exit code."""
 
-    data: Any
+    data: Json
     lines: list[str] = field(default_factory=list)
     code: int = 0
 
