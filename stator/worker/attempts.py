@@ -205,7 +205,9 @@ class Attempts:
 
     def cancel_ended(self, keys: set[int]) -> None:
         """Cancel attempts all of whose claims have ended: the database refuses their writes."""
-        for attempt in {id(self._attempts[key]): self._attempts[key] for key in keys if key in self._attempts}.values():
+        attempts = {id(self._attempts[key]): self._attempts[key] for key in keys if key in self._attempts}
+        # Those that have not begun come first: the thread that replaces a given-up one would begin them.
+        for attempt in sorted(attempts.values(), key=lambda attempt: bool(attempt.claims[0].started)):
             if all(id(claim) in keys for claim in attempt.claims):
                 self._cancel(attempt, "lease")
 

@@ -403,7 +403,7 @@ async def test_attempt_in_a_thread_that_is_given_up_counts_if_it_has_begun_and_i
         ran.attempts.begin([begun, waiting])
         await until(lambda: begun.started)
         ran.attempts.cancel_ended({id(begun), id(waiting)})
-        assert ran.outcomes == [(begun, INTERRUPTED), (waiting, Released())]
+        assert ran.outcomes == [(waiting, Released()), (begun, INTERRUPTED)]
         assert all(made.given_up.is_set() for made in ran.made.values())
         gate.set()
         await until(lambda: not ran.pool.exhausted)
