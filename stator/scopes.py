@@ -136,8 +136,8 @@ def read_first(rows: QuerySet[M], columns: Iterable[str]) -> QuerySet[M]:
     A server that has the parts on several nodes joins them with no other table by such a reference.
     """
     marked = rows.all()
-    own = {field.name: field.column for field in rows.model._meta.concrete_fields}
-    setattr(marked.query, READ_FIRST, tuple(dict.fromkeys(own[name] for name in columns if name in own)))
+    own = {name: field.column for field in rows.model._meta.concrete_fields for name in (field.name, field.attname)}
+    setattr(marked.query, READ_FIRST, tuple(dict.fromkeys(own[name] for name in columns)))
     return marked
 
 
