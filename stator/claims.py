@@ -148,13 +148,11 @@ def claim_at_once(
     token = new_token(operations.worker_id)
     # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
-    found, flag, since = program_claims.claim(
-        operations, key, pick, lease, token, limit, values, also=also, among=among
-    )
+    rows, flag, since = program_claims.claim(operations, key, pick, lease, token, limit, values, also=also, among=among)
     states, own = operations.state_field.states, operations.state_field.attname
     claims = [
         Claim(part, row, states[row.__dict__[own]], token, since)
-        for part, row in zip(operations.division.parts_of(found), found, strict=True)
+        for part, row in zip(operations.division.parts_of(rows), rows, strict=True)
     ]
     return complete(claims), flag
 
@@ -175,8 +173,8 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim on a row by its token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
-    found = operations.rows.filter(pk=pk, state_claim=token).first()
-    return _standing(operations, pk, found, token)
+    instance = operations.rows.filter(pk=pk, state_claim=token).first()
+    return _standing(operations, pk, instance, token)
 
 
 def of_instance(instance: "StatorModel", token: UUID) -> Claim:
@@ -308,13 +306,13 @@ def _operations(model: type[Model], using: str | None, worker: str = "") -> Oper
     """Return cached operations, which keep their compiled statements."""
     owner, settings = owner_of(model), latest_settings()
     key = _key_of(owner, using, worker)
-    found = _cached.get(key)
-    if found is None or found.settings is not settings:
+    operations = _cached.get(key)
+    if operations is None or operations.settings is not settings:
         if len(_cached) >= MAX_CACHED:
             _cached.clear()
-        found = _cached[key] = operations_for(owner, settings, key[2], key[1])
-        found.for_programs = True
-    return found
+        operations = _cached[key] = operations_for(owner, settings, key[2], key[1])
+        operations.for_programs = True
+    return operations
 
 
 # By model, database and worker.
@@ -353,8 +351,8 @@ def _claim(
             return []
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
         changes = {**columns.claiming_due(operations.state_field, token, until), "state_crashes": 0}
-        found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
-        claims = [_claim_of(operations, found[pk], token, claimed) for pk in picked if pk in found]
+        taken = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
+        claims = [_claim_of(operations, taken[pk], token, claimed) for pk in picked if pk in taken]
         for claim in claims:
             if claim.unreadable is not None:
                 raise claim.unreadable
@@ -379,8 +377,8 @@ def _hold(
         if not program_claims.held(operations, claim.pk, claim.token).filter(where).update(state_locked_until=until):
             return None
         then()
-        found = operations.rows.filter(pk=claim.pk)
-        row: Row = found.values_list(Now(), "state_locked_until", *returned).get()
+        held = operations.rows.filter(pk=claim.pk)
+        row: Row = held.values_list(Now(), "state_locked_until", *returned).get()
     return row
 
 

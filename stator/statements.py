@@ -114,11 +114,11 @@ def written(text: str, **holes: str | Statement) -> Statement:
     """
     parts: list[str | Statement] = []
     end = 0
-    for found in _HOLE.finditer(text):
-        hole, name = found.groups()
+    for match in _HOLE.finditer(text):
+        hole, name = match.groups()
         given = holes[hole] if hole else Statement("%s", (Placeholder(name),))
-        parts += [text[end : found.start()], given]
-        end = found.end()
+        parts += [text[end : match.start()], given]
+        end = match.end()
     return Statement.of(*parts, text[end:])
 
 
@@ -218,12 +218,12 @@ class StatementCache(Generic[Compiled]):
 
     def get(self, shape: Hashable, make: Callable[[], Compiled]) -> Compiled:
         """Return the statement of this shape, which ``make`` builds the first time."""
-        found = self._statements.get(shape)
-        if found is None:
+        compiled = self._statements.get(shape)
+        if compiled is None:
             if len(self._statements) >= MAX_CACHED:
                 self._statements.clear()
-            found = self._statements[shape] = make()
-        return found
+            compiled = self._statements[shape] = make()
+        return compiled
 
 
 def united(parts: Sequence[QuerySet[Model, Row]]) -> Iterable[Row]:

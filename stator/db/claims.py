@@ -109,8 +109,8 @@ class Claims:
             except DatabaseError as error:
                 if operations.connection.in_atomic_block or not is_refusal(error):
                     raise
-                told = {"model": operations.label, "error": bounded(str(error), 200)}
-                logger.info("stator.claim_refused", extra=told)
+                extra = {"model": operations.label, "error": bounded(str(error), 200)}
+                logger.info("stator.claim_refused", extra=extra)
         return []
 
     def _claim_gated(
@@ -146,8 +146,8 @@ class Claims:
     def _take(self, token: UUID, picked: list[Pk]) -> list[Instance]:
         operations = self._operations
         changes = columns.claiming_due(operations.state_field, token, operations.lease_end())
-        found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
-        return [found[pk] for pk in picked if pk in found]
+        taken = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
+        return [taken[pk] for pk in picked if pk in taken]
 
     def release_token(self, token: UUID) -> int:
         """Release the rows of a claim statement whose answer never arrived; return how many."""
@@ -327,9 +327,9 @@ def pick(operations: Operations, line: Lines, states: list[State], limit: int, c
     picked: list[Pk] = []
     wanted = limit
     for _ in range(ROUNDS):
-        found = line.pick(rows.exclude(pk__in=picked), states, wanted, crashes)
-        held = conditions.withheld(found)
-        picked += [pk for pk in found if pk not in held]
+        locked = line.pick(rows.exclude(pk__in=picked), states, wanted, crashes)
+        held = conditions.withheld(locked)
+        picked += [pk for pk in locked if pk not in held]
         if not held or len(picked) >= limit:
             break
         # If some are withheld, many more may be: ask for many at once. Rows found free beyond the limit stay ready.

@@ -238,15 +238,15 @@ class OrderedClaim(StatementClaim):
         planner = sql.BY_LINE if regular else sql.BY_KEY
         params = self._bound(statement, values, wanted)
         rows = operations.fetch(statement.text, params, planner, often=regular)
-        found = self._instances(rows, turn, placed=turn.strained)
-        if place and not found:
+        instances = self._instances(rows, turn, placed=turn.strained)
+        if place and not instances:
             # All ready rows are before that place.
             turn.place = None
             return self.claim(wanted)
         if by_age:
-            last = found[-1] if len(found) == wanted.limit else None
+            last = instances[-1] if len(instances) == wanted.limit else None
             turn.end(self._place_in_line(last) if last else None, began, time.monotonic(), at_head=not wanted.since)
-        return found
+        return instances
 
     def _statement(self, *, by_age: bool, further: bool, wanted: Wanted) -> Statement:
         placed = wanted.turn.strained
@@ -283,10 +283,10 @@ class FairClaim(StatementClaim):
             self._statements[kind] = self._ordered_by("" if turn.by_age else compiler.priority, wanted)
         statement: Statement = self._statements[kind]
         params = self._bound(statement, values, wanted)
-        found = self._operations.fetch(statement.text, params, sql.BY_KEY)
-        if found:
-            turn.last = max(found, key=_number_of_turn)[compiler.fields.index(self._key)]
-        return self._instances([row[:-1] for row in found], turn)
+        rows = self._operations.fetch(statement.text, params, sql.BY_KEY)
+        if rows:
+            turn.last = max(rows, key=_number_of_turn)[compiler.fields.index(self._key)]
+        return self._instances([row[:-1] for row in rows], turn)
 
     def _ordered_by(self, first: str, wanted: Wanted) -> Statement:
         compiler, key = self._compiler, self._key
@@ -314,8 +314,8 @@ class FilteredClaim(StatementClaim):
         """Claim rows that a query picks."""
         statement = self._statement(wanted)
         params = self._bound(statement, {"limit": wanted.limit}, wanted)
-        found = self._operations.fetch(statement.text, params, sql.IN_ORDER, often=wanted.crashes is Crashes.NONE)
-        return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
+        rows = self._operations.fetch(statement.text, params, sql.IN_ORDER, often=wanted.crashes is Crashes.NONE)
+        return self._instances([row[:-1] for row in sorted(rows, key=_number_of_turn)])
 
     def _statement(self, wanted: Wanted) -> Statement:
         """Return the statement, which is kept while the conditions are the same.
@@ -363,9 +363,9 @@ class PostgresqlClaims(claims.Claims):
         if way not in self._ways:
             self._ways[way] = way(self._operations, self.compiler)
         wanted, began = Wanted(states, limit, token, crashes, turn, turn.since()), time.monotonic()
-        found = self._ways[way].claim(wanted)
-        turn.found(found, limit, wanted.since, time.monotonic() - began)
-        return found
+        claimed = self._ways[way].claim(wanted)
+        turn.found(claimed, limit, wanted.since, time.monotonic() - began)
+        return claimed
 
     def _way(self, crashes: Crashes) -> type[StatementClaim] | None:
         """Return the way to claim rows now; None if the statements for every database have to do it."""

@@ -126,8 +126,8 @@ class Compiler:
     @property
     def priority(self) -> str:
         """The number of the priority as the beginning of an ORDER BY; "" if the model has none."""
-        found = self._priority
-        return f"{found.sql(f'{self.table}.{self.quote(found.field.column)}')}, " if found else ""
+        placing = self._priority
+        return f"{placing.sql(f'{self.table}.{self.quote(placing.field.column)}')}, " if placing else ""
 
     def field(self, name: str) -> Field:
         """Return the field of this name."""
@@ -136,13 +136,13 @@ class Compiler:
     @cached_property
     def converters(self) -> list[Converter]:
         """For each converted column: its position, the column, and the converter of the server's value."""
-        found: list[Converter] = []
+        placed: list[Converter] = []
         for position, field in enumerate(self.fields):
             column = field.get_col(self.model._meta.db_table)
             backend = self.connection.ops.get_db_converters(column)
             converters = [*backend, *column.get_db_converters(self.connection)]
-            found.extend((position, column, converter) for converter in converters)
-        return found
+            placed.extend((position, column, converter) for converter in converters)
+        return placed
 
     @cached_property
     def read(self) -> Columns:
@@ -165,12 +165,12 @@ class Compiler:
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
         return [prepare(pk, connection, prepared=False) for pk in pks]
 
-    def keys_of(self, found: list[Row]) -> list[Pk]:
+    def keys_of(self, rows: list[Row]) -> list[Pk]:
         """Return the primary keys, as objects have them, of rows that begin with them."""
         if self._pk_is_plain:
-            return [row[0] for row in found]
+            return [row[0] for row in rows]
         column, connection, to_python = self._pk_field.get_col(self.table), self.connection, self._pk_field.to_python
-        keys = [row[0] for row in found]
+        keys = [row[0] for row in rows]
         for convert in self._key_converters:
             keys = [convert(key, column, connection) for key in keys]
         return [to_python(key) for key in keys]
@@ -236,14 +236,14 @@ class Compiler:
         """The place of a row in its table."""
         return RawSQL(f"{self.table}.ctid", [])
 
-    def at_place(self, found: str) -> RawSQL:
+    def at_place(self, table: str) -> RawSQL:
         """Return the condition that a row is where a query ``found`` it; partitions have rows in equal places.
 
         For IS NOT DISTINCT FROM the planner uses no index. By an equality of keys it would, without statistics, read
         the whole queue for each row.
         """
         row, pk = self.table, self.quote("pk")
-        condition = f"{row}.ctid = {found}.stator_place AND {row}.{self.pk} IS NOT DISTINCT FROM {found}.{pk}"
+        condition = f"{row}.ctid = {table}.stator_place AND {row}.{self.pk} IS NOT DISTINCT FROM {table}.{pk}"
         return RawSQL(condition, [], output_field=BooleanField())
 
     def in_turn(self, rows: list[Row], *, by_age: bool) -> list[Row]:

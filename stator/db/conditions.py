@@ -206,19 +206,19 @@ class Conditions:
 
     def rows(self, deed: str = CLAIM) -> Q:
         """Return a filter for the rows that may be claimed, marked ready and so on; an empty one for all rows."""
-        found = [rows for each in self._rows if not each.is_silent and (rows := each.rows(deed)) is not None]
-        if len(found) <= 1:
-            return found[0] if found else ALL
+        filters = [rows for each in self._rows if not each.is_silent and (rows := each.rows(deed)) is not None]
+        if len(filters) <= 1:
+            return filters[0] if filters else ALL
         parts, together = self._kept.get(deed, ([], ALL))
-        if len(parts) != len(found) or any(one is not other for one, other in zip(parts, found, strict=True)):
-            together = reduce(and_, found)
-            self._kept[deed] = found, together
+        if len(parts) != len(filters) or any(one is not other for one, other in zip(parts, filters, strict=True)):
+            together = reduce(and_, filters)
+            self._kept[deed] = filters, together
         return together
 
     def holds(self) -> Q | None:
         """Return a filter for the claimed rows that the worker may go on holding; None for all rows."""
-        found = [rows for each in self._holds if (rows := each.holds()) is not None]
-        return reduce(and_, found) if found else None
+        filters = [rows for each in self._holds if (rows := each.holds()) is not None]
+        return reduce(and_, filters) if filters else None
 
     def gates(self, states: list[State]) -> bool:
         """Return whether :meth:`room` limits claims in these states."""
@@ -252,10 +252,10 @@ class Conditions:
 
     def for_program(self, store: "Operations") -> "Conditions":
         """Return the conditions that a program obeys that claims rows of a store, as the database has them now."""
-        found = Conditions(copy(each) for each in self._bound if not each.of_processes)
-        for each in found.stored:
+        conditions = Conditions(copy(each) for each in self._bound if not each.of_processes)
+        for each in conditions.stored:
             each.take(_read(type(each), store))
-        return found
+        return conditions
 
 
 def all_stored_kinds() -> tuple[type[StoredCondition], ...]:

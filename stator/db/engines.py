@@ -49,15 +49,15 @@ def untested_engine(connection: BaseDatabaseWrapper) -> Engine | None:
         with connection.cursor() as cursor:
             cursor.execute(query)
             named = str(cursor.fetchone()[0])
-    if found := next((each for each in ENGINES if re.search(each.sign, named)), None):
-        return Engine(found.name) if found.only and found.only != connection.vendor else found
+    if engine := next((each for each in ENGINES if re.search(each.sign, named)), None):
+        return Engine(engine.name) if engine.only and engine.only != connection.vendor else engine
     return None if connection.vendor in KNOWN else Engine(named)
 
 
 def unusable_engine(connection: BaseDatabaseWrapper) -> Engine | None:
     """Return the engine of a database if it lacks what a claim needs."""
-    found = untested_engine(connection)
-    return found if found and found.lacks else None
+    engine = untested_engine(connection)
+    return engine if engine and engine.lacks else None
 
 
 REMEDY = "pip install 'psycopg[binary]>=3.2', which Django then uses instead"

@@ -56,10 +56,10 @@ def _identity(path: str) -> Identity | None:
     The inode of a deleted file is not reused while somebody has it open.
     """
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _fail_without_file(
@@ -67,10 +67,10 @@ def _fail_without_file(
 ) -> object:
     connection = context["connection"]
     path, opened = connection._stator_file
-    found = _identity(path)
-    if found is None:
+    current = _identity(path)
+    if current is None:
         raise OperationalError(f"database file {path} was deleted or moved; put it back")
-    if found != opened:
+    if current != opened:
         # The clean-up after the statement closes it; the cursor still needs the connection.
         connection.errors_occurred, connection.close_at = True, 0.0
         raise OperationalError(f"database file {path} was replaced by another; it is opened anew")

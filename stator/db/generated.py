@@ -179,8 +179,8 @@ def _release_app(
 
 def _changes_columns(migration: Migration) -> bool:
     # A table in use is altered by an operation that has others.
-    found = [each for one in migration.operations for each in (one, *getattr(one, "operations", ()))]
-    return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in found)
+    operations = [each for one in migration.operations for each in (one, *getattr(one, "operations", ()))]
+    return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in operations)
 
 
 def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> set[str]:
@@ -234,28 +234,28 @@ def _missing(
 def _wanted(model: type[Model], connection: BaseDatabaseWrapper) -> list[tuple[Generated, str]]:
     """Return the generated columns that a model needs, each with the constraint that it is for, or ""."""
     fields = _fields(model)
-    found = [(column, "") for column in _by_expression(model, connection).values()]
+    wanted = [(column, "") for column in _by_expression(model, connection).values()]
     for constraint, condition in _with_conditions(model):
         last = fields[constraint.fields[-1]]
         value = f"CASE WHEN {_sql(model, connection, condition)} THEN {connection.ops.quote_name(str(last.column))} END"
         column = Generated(f"{constraint.name}_if"[:64], str(last.rel_db_type(connection)), value)
-        found.append((column, constraint.name))
-    return found
+        wanted.append((column, constraint.name))
+    return wanted
 
 
 def _wanted_indexes(model: type[Model], connection: BaseDatabaseWrapper) -> dict[tuple[str, str], list[str]]:
     """Return the columns of the indexes over generated columns, by their kind and name."""
     fields, by_expression = _fields(model), _by_expression(model, connection)
-    found = {}
+    indexes = {}
     for index in _with_expressions(model):
         first = ["state_ready"] if ("state_ready", True) in getattr(index.condition, "children", ()) else []
         named = [*first, *(_column_of(fields, each, by_expression) for each in index.expressions)]
-        found["INDEX", index.name] = named
+        indexes["INDEX", index.name] = named
     columns = {name: column.name for column, name in _wanted(model, connection) if name}
     for constraint, _ in _with_conditions(model):
         others = [str(fields[name].column) for name in constraint.fields[:-1]]
-        found["UNIQUE INDEX", constraint.name] = [*others, columns[constraint.name]]
-    return found
+        indexes["UNIQUE INDEX", constraint.name] = [*others, columns[constraint.name]]
+    return indexes
 
 
 def _by_expression(model: type[Model], connection: BaseDatabaseWrapper) -> dict[object, Generated]:

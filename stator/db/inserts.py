@@ -84,8 +84,8 @@ def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapp
     undo = new.unique and (len(rows) > 1 or connection.in_atomic_block)
     try:
         with operations.transaction() if undo else nullcontext():
-            found = _send(operations, connection, statement.text, statement.bind(connection, given), returning)
-            if len(found) < len(rows):
+            inserted = _send(operations, connection, statement.text, statement.bind(connection, given), returning)
+            if len(inserted) < len(rows):
                 raise _Refused
     except _Refused:
         return []
@@ -96,8 +96,8 @@ def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapp
         raise
     # RETURNING may list rows in another order than the order of their numbers.
     names = [*returning] or compiler.names
-    found.sort(key=itemgetter(names.index(operations.model._meta.pk.attname)))
-    return found if returning else _instances(operations, compiler, found, shared)
+    inserted.sort(key=itemgetter(names.index(operations.model._meta.pk.attname)))
+    return inserted if returning else _instances(operations, compiler, inserted, shared)
 
 
 class _Refused(Exception):
@@ -141,14 +141,14 @@ def _json_of(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _instances(
-    operations: Operations, compiler: Compiler, found: list[Row], shared: Mapping[str, object]
+    operations: Operations, compiler: Compiler, inserted: list[Row], shared: Mapping[str, object]
 ) -> list[Instance]:
     """Return the instances of inserted rows. Shared values that are empty are not converted."""
     empty = {name: type(value) for name, value in shared.items() if value in EMPTY}
     places = {compiler.names.index(name) for name in empty}
     converters = [each for each in compiler.converters if each[0] not in places]
     columns = Columns.of(compiler.fields, converters)
-    instances = load_all(compiler.model, operations.connection, columns, found)
+    instances = load_all(compiler.model, operations.connection, columns, inserted)
     for instance in instances:
         for name, kind in empty.items():
             instance.__dict__[name] = kind()

@@ -169,6 +169,8 @@ def _has_plain_attributes(model: type[Model]) -> bool:
     return all(_is_plain_attribute(getattr(model, field.attname, None)) for field in model._meta.concrete_fields)
 
 
-def _is_plain_attribute(found: object) -> bool:
-    ours = type(found) in (JsonAttribute, MomentAttribute)
-    return ours or (isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models."))
+def _is_plain_attribute(attribute: object) -> bool:
+    ours = type(attribute) in (JsonAttribute, MomentAttribute)
+    return ours or (
+        isinstance(attribute, DeferredAttribute) and type(attribute).__module__.startswith("django.db.models.")
+    )

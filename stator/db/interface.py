@@ -307,7 +307,7 @@ class OutcomeBatch:
         to = edge[1]
         values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
         claims = [claim for claim, _ in ended]
-        told = failed or values or note or at_once or [outcome for outcome in outcomes if outcome.reason]
+        says_more = failed or values or note or at_once or [outcome for outcome in outcomes if outcome.reason]
         return cls(
             ended,
             claims,
@@ -323,7 +323,7 @@ class OutcomeBatch:
             outcomes,
             tuple(source.saves) if values else (),
             bool([each for each in values for value in each.values() if hasattr(value, "resolve_expression")]),
-            not (told or any(map(_kept, claims))),
+            not (says_more or any(map(_kept, claims))),
             note,
             at_once,
         )
@@ -476,7 +476,7 @@ def _unpickled(given: Row, value: object) -> Operations:
 
 def by_scope(operations: Iterable[Operations]) -> dict[Scope, list[Operations]]:
     """Return the operations in each scope."""
-    found: dict[Scope, list[Operations]] = defaultdict(list)
+    grouped: dict[Scope, list[Operations]] = defaultdict(list)
     for each in operations:
-        found[each.scope].append(each)
-    return found
+        grouped[each.scope].append(each)
+    return grouped

@@ -24,8 +24,8 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 def inlined(connection: BaseDatabaseWrapper, statement: Statement) -> Statement:
     """Return a statement with its constants in its text, on PostgreSQL."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    found: Statement = import_module("stator.db.session").inlined(connection, statement)
-    return found
+    changed: Statement = import_module("stator.db.session").inlined(connection, statement)
+    return changed
 
 
 def send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:

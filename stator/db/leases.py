@@ -71,10 +71,10 @@ class Leases:
         read = {"stator_now": Now(), "stator_limit": limit() if limit else NO_LIMIT}
         names = ["state_locked_until", *read, *([heartbeat] if heartbeat else [])]
         rows = self._operations.rows.filter(pk__in=list(mine)).annotate(**read)
-        found = {pk: rest for pk, *rest in rows.values_list("pk", *names)}
+        leases = {pk: rest for pk, *rest in rows.values_list("pk", *names)}
         for claim in claims:
-            if claim.pk in found:
-                until, now, most, *own = found[claim.pk]
+            if claim.pk in leases:
+                until, now, most, *own = leases[claim.pk]
                 claim.lease = seconds_of(until - now)
                 if own != [claim.renewed_after]:
                     claim.renewed_after = own[0] if own else None
@@ -142,11 +142,11 @@ def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
     names = ["pk", "state_claim", operations.state_field.name, *moves]
     with operations.reading():
         rows = operations.division.anywhere.filter(pk__in=[claim.pk for claim in claims])
-        found = {row[0]: row for row in rows.values_list(*names)}
+        current = {row[0]: row for row in rows.values_list(*names)}
     for claim in claims:
-        claim.gone = claim.pk not in found
+        claim.gone = claim.pk not in current
         if moves and not claim.gone:
-            claim.operations = operations.division.at(found[claim.pk][3])
+            claim.operations = operations.division.at(current[claim.pk][3])
     # Without SKIP LOCKED, no row is skipped.
     skips = operations.connection.features.has_select_for_update_skip_locked
-    return {pk for pk, row in found.items() if skips and row[:3] in mine}
+    return {pk for pk, row in current.items() if skips and row[:3] in mine}

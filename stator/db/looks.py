@@ -72,12 +72,12 @@ def holders(using: str) -> dict[str, LockHolder]:
         return {}
     with bounded(using), connection.cursor() as cursor:
         cursor.execute(LOCKS)
-        found = cursor.fetchall()
+        rows = cursor.fetchall()
     return {
         table: LockHolder(
             table, pid, ", ".join(filter(None, (user, program))), float(since or 0.0), _one_line(statement)
         )
-        for table, _, pid, user, program, since, statement in found
+        for table, _, pid, user, program, since, statement in rows
     }
 
 
@@ -85,6 +85,6 @@ def _one_line(statement: str | None) -> str:
     return " ".join((statement or "").split())
 
 
-def holder_among(found: dict[str, LockHolder], tables: Collection[str]) -> LockHolder | None:
+def holder_among(holders: dict[str, LockHolder], tables: Collection[str]) -> LockHolder | None:
     """Return who holds one of these tables, else who holds any."""
-    return next((found[table] for table in tables if table in found), next(iter(found.values()), None))
+    return next((holders[table] for table in tables if table in holders), next(iter(holders.values()), None))

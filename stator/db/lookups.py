@@ -55,10 +55,10 @@ class SelectedColumns:
         for at, (converters, expression) in self.converters.items():
             for convert in converters:
                 values[at] = convert(values[at], expression, connection)
-        found: Model = self.model.from_db(connection.alias, self.names, values[: len(self.names)])
+        made: Model = self.model.from_db(connection.alias, self.names, values[: len(self.names)])
         for name, at in self.annotated.items():
-            setattr(found, name, values[at])
-        return found
+            setattr(made, name, values[at])
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ def first_of_each(
     connection = connections[alias]
     lookup = _cache.get((alias, key), lambda: Lookup.of(build(), connection))
     [row] = _fetch(connection, lookup.statement.text, lookup.statement.bind(connection, values))
-    found: list[Model | None] = []
+    firsts: list[Model | None] = []
     start = 1
     for part in lookup.parts:
-        found.append(part.instance(connection, row[start : start + part.width]))
+        firsts.append(part.instance(connection, row[start : start + part.width]))
         start += part.width
-    return found
+    return firsts
 
 
 def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
@@ -122,5 +122,5 @@ def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> l
 
 def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    found: list[Row] = import_module("stator.db.session").send_in_passing(connection, statement, params)
-    return found
+    answer: list[Row] = import_module("stator.db.session").send_in_passing(connection, statement, params)
+    return answer

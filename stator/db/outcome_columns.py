@@ -61,8 +61,8 @@ def found_written(operations: Operations, batch: OutcomeBatch, accepted: Collect
     refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
     named = ("pk", operations.state_field.name, "state_version", "state_attempts", "state_claim")
     with operations.reading():
-        found = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
-        return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
+        rows = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
+        return {row[0] for row in rows if is_written(*refused[row[0]], *row[1:])}
 
 
 def is_written(claim: Claim, outcome: Outcome, state: object, version: int, attempts: int, token: UUID | None) -> bool:

@@ -48,8 +48,8 @@ class Sweep:
 
 def sweep_of(table: RecordTable) -> Sweep:
     """Return the sweep of a table that has one."""
-    found: Sweep = import_string(table.sweep)
-    return found
+    sweep: Sweep = import_string(table.sweep)
+    return sweep
 
 
 class Row(NamedTuple):
@@ -79,8 +79,8 @@ def _rows_of(model: type[Model], alias: str, pks: set[str]) -> dict[str, Row]:
     rests = Case(When(state_changed__lte=columns.after(-RESTS_AFTER), then=Value(True)), default=Value(False))
     # Keys of another type, from before a migration, are of no object.
     with suppress(ValueError, ValidationError):
-        found = rows.filter(pk__in=pks).values_list("pk", "state_changed", rests, *OF_LIFE)
-        return {str(pk): Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in found}
+        read = rows.filter(pk__in=pks).values_list("pk", "state_changed", rests, *OF_LIFE)
+        return {str(pk): Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in read}
     return {}
 
 

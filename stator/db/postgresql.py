@@ -113,17 +113,17 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int) -> list[Pk]:
         """Lock rows that may be few among very many: search the first ones, and then all by the index of JSON."""
-        found = self._lock_among(among[: sql.FIRST_ROWS], rows, limit, sql.IN_ORDER)
-        if len(found) < limit:
-            found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
-        return found
+        locked = self._lock_among(among[: sql.FIRST_ROWS], rows, limit, sql.IN_ORDER)
+        if len(locked) < limit:
+            locked = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
+        return locked
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock claimed rows like the portable method, in one statement whose text never changes."""
         values = self._compiler.claimed(claims) | {"source": claims[0].state.value, "part": self._operations.part}
         params = self._locking.bind(self._operations.connection, values)
-        found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
-        mine = set(self._compiler.keys_of(found))
+        locked = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
+        mine = set(self._compiler.keys_of(locked))
         here, others = self._operations.part, [claim for claim in claims if claim.pk not in mine]
         if others and self._operations.division.moves:
             still_claimed(self._operations, others)
@@ -149,11 +149,11 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
         """Lock rows like the portable method, with locks that several workers may share."""
-        to_python, found = rows.model._meta.pk.to_python, list[Row]()
+        to_python, kept = rows.model._meta.pk.to_python, list[Row]()
         for part in in_parts(rows):
             keys = selecting(part.order_by().values("pk"))
-            found += self._operations.fetch(f"{keys.text} FOR SHARE SKIP LOCKED", keys.params)
-        return {to_python(pk) for (pk,) in found}
+            kept += self._operations.fetch(f"{keys.text} FOR SHARE SKIP LOCKED", keys.params)
+        return {to_python(pk) for (pk,) in kept}
 
     def pick(self, rows: QuerySet[Model], limit: int, **also: F | RawSQL) -> Statement:
         """Return a query that locks rows and returns their keys and the columns ``also``."""

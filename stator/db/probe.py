@@ -94,10 +94,10 @@ def look(*group: Operations, watermark: datetime | None = None) -> dict[Operatio
     if len(group) > 1 and sum(map(answers_about, group)) > MAX_ANSWERS:
         half = len(group) // 2
         return look(*group[:half], watermark=watermark) | look(*group[half:], watermark=watermark)
-    found, signs = _ask(group, watermark)
+    answered, signs = _ask(group, watermark)
     if read_again(group, signs):
-        found, _ = _ask(group, watermark)
-    answers = iter(found)
+        answered, _ = _ask(group, watermark)
+    answers = iter(answered)
     return {operations: _work(operations, answers) for operations in group}
 
 
@@ -143,7 +143,7 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 def _ask(group: tuple[Operations, ...], watermark: datetime | None) -> tuple[list[object], Signs]:
     """Return the answers for all models, and what tells whether stored conditions came or went."""
     open_to = {operations: _open(operations) for operations in group}
-    own = {each: found for each in group if (found := each.division.answers(open_to[each])) is not None}
+    own = {each: answered for each in group if (answered := each.division.answers(open_to[each])) is not None}
     others = tuple(operations for operations in group if operations not in own)
     # A filter with unhashable values or with subqueries is a new one each time.
     kinds = stored_kinds(group)
@@ -151,8 +151,8 @@ def _ask(group: tuple[Operations, ...], watermark: datetime | None) -> tuple[lis
     statement = _statement(Alike.of(others), kinds, tuple(open_to[each] for each in others), group[0].alias, side)
     answers = iter(_sent(group[0], statement, watermark))
     of_each = (own.get(operations) or islice(answers, answers_about(operations)) for operations in group)
-    found = list(chain.from_iterable(of_each))
-    return found, {kind: int(next(answers) or 0) for kind in kinds}
+    answered = list(chain.from_iterable(of_each))
+    return answered, {kind: int(next(answers) or 0) for kind in kinds}
 
 
 def _sent(operations: Operations, statement: Statement, watermark: datetime | None) -> Row:
@@ -192,10 +192,10 @@ def probes(
 def _open(operations: Operations) -> Open:
     conditions = operations.conditions
     states = tuple(state.name for state in conditions.states(operations.automatic))
-    found = Open(states, conditions.rows(), conditions.rows(MARK_READY), conditions.rows(REAP))
+    opened = Open(states, conditions.rows(), conditions.rows(MARK_READY), conditions.rows(REAP))
     if not operations.deadlines:
-        return found
-    return found._replace(time_out=conditions.rows(TIME_OUT), deadlines=open_deadlines(operations))
+        return opened
+    return opened._replace(time_out=conditions.rows(TIME_OUT), deadlines=open_deadlines(operations))
 
 
 def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, object]]]:

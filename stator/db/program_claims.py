@@ -67,14 +67,14 @@ def claim(
     # The time is taken after compiling, which may take longer than a short lease.
     since = time.monotonic()
     try:
-        found = send(operations, statement, sql.IN_ORDER, {**values, TOKEN: token})
+        rows = send(operations, statement, sql.IN_ORDER, {**values, TOKEN: token})
     except DatabaseError as error:
         if isinstance(error, IntegrityError) or is_retryable(error):
             return [], False, since
         raise
-    cells = [row[:-1] for row in found]
+    cells = [row[:-1] for row in rows]
     instances = load_all(compiler.model, operations.connection, compiler.read, cells)
-    return instances, bool(found and found[0][-1]), since
+    return instances, bool(rows and rows[0][-1]), since
 
 
 def hold(
@@ -96,8 +96,8 @@ def hold(
         (compiler, "hold", key, tuple(given)),
         lambda: _hold(operations, compiler, build(**dict.fromkeys(values) | given), also, returned),
     )
-    found = send(operations, statement, sql.BY_KEY, {**values, OWN_KEY: claim.pk, TOKEN: claim.token})
-    return found[0] if found else None
+    rows = send(operations, statement, sql.BY_KEY, {**values, OWN_KEY: claim.pk, TOKEN: claim.token})
+    return rows[0] if rows else None
 
 
 def held(operations: Operations, pk: Pk | Parameter, token: UUID | Parameter) -> QuerySet[Model]:

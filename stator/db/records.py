@@ -110,8 +110,8 @@ class Records:
             done = Done(batch.only(accepted), accepted, together)
             for effect in plan.later:
                 effect.note(done)
-        found = found_written(self._operations, batch, accepted) if again else set[Pk]()
-        return self._sort_out(batch, {*accepted, *found} if found else accepted)
+        recorded = found_written(self._operations, batch, accepted) if again else set[Pk]()
+        return self._sort_out(batch, {*accepted, *recorded} if recorded else accepted)
 
     def record_at_once(self, batch: OutcomeBatch) -> Written | None:
         """Record outcomes of claims whose leases have not run out, all or none, in one statement.
@@ -198,11 +198,11 @@ class Records:
             return 0, []
         plan = self._plan(move)
         effects = *(effect for effect, _ in plan.together), *plan.further
-        found = operations.rows.filter(pk__in=picked)
-        together = [Stay.of(found)]
+        moving = operations.rows.filter(pk__in=picked)
+        together = [Stay.of(moving)]
         for effect in effects:
             effect.leaving(move, picked)
-        count = found.update(**changes)
+        count = moving.update(**changes)
         for effect in effects:
             effect.write(Done(move, dict.fromkeys(picked), together))
         return count, picked

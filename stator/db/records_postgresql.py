@@ -111,18 +111,18 @@ class PostgresqlRecords(records.Records):
         plan = self._plan(batch)
         if len(batch.ended) > 1:
             plan = plan.complete or plan
-        found = self._send(batch, plan) if not (plan.further or plan.later) else []
-        if not found:
+        written = self._send(batch, plan) if not (plan.further or plan.later) else []
+        if not written:
             return None
         result = batch.accepted()
-        result.at = found[0][1]
+        result.at = written[0][1]
         return result
 
     def _write(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind and their effects (RECORD); a row is written only while its claim is valid."""
-        found, tells = self._send(batch, plan, last=last), plan.tells and batch.moved
-        keys = self._compiler.keys_of(found)
-        return (dict(zip(keys, [stay for _, stay in found], strict=True)) if tells else dict.fromkeys(keys)), []
+        written, tells = self._send(batch, plan, last=last), plan.tells and batch.moved
+        keys = self._compiler.keys_of(written)
+        return (dict(zip(keys, [stay for _, stay in written], strict=True)) if tells else dict.fromkeys(keys)), []
 
     def _send(self, batch: OutcomeBatch, plan: RecordPlan, *, last: bool = False) -> list[Row]:
         """Send RECORD. Arrays of equal values are empty: unnest fills them up with null."""
@@ -217,6 +217,6 @@ class PostgresqlRecords(records.Records):
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": self._compiler.place}
         holes = {"key": self._compiler.quote("pk"), "result": "pk" if tell else "count(*)"}
         statement = self._composed(MOVE, plan.parts(move), changes, pick=self._pick(rows, limit, **also), **holes)
-        found = self._fetched(statement, move, plan, {"worker": operations.worker_id})
-        pks = self._compiler.keys_of(found) if tell else []
-        return len(pks) if tell else found[0][0], pks
+        moved = self._fetched(statement, move, plan, {"worker": operations.worker_id})
+        pks = self._compiler.keys_of(moved) if tell else []
+        return len(pks) if tell else moved[0][0], pks

@@ -139,18 +139,18 @@ def is_passing(error: BaseException) -> bool:
 
 def is_of_database(error: BaseException | None) -> bool:
     """Return whether an error, or one among its causes, contexts and group members, is a database error."""
-    seen: set[int] = set()
-    found = [error]
-    while found:
-        each = found.pop()
-        if each is None or id(each) in seen:
+    visited: set[int] = set()
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in visited:
             continue
         if isinstance(each, DatabaseError | InterfaceError):
             return True
-        seen.add(id(each))
-        found += [each.__cause__, each.__context__]
+        visited.add(id(each))
+        waiting += [each.__cause__, each.__context__]
         if isinstance(each, BaseExceptionGroup):
-            found += each.exceptions
+            waiting += each.exceptions
     return False
 
 

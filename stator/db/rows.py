@@ -206,14 +206,14 @@ class Rows:
         Index ``st_rest``; ``st_try`` for the dates of rows. An OR would read all rows that are due some day.
         """
         dated = {start.state for start in self.starts}
-        found = [self.waiting().filter(state_next_attempt__lte=Now())]
+        querysets = [self.waiting().filter(state_next_attempt__lte=Now())]
         if not dated:
-            found.append(self.waiting().filter(state_next_attempt=None))
+            querysets.append(self.waiting().filter(state_next_attempt=None))
         elif others := [state.name for state in self.automatic if state not in dated]:
-            found.append(self.waiting(*others).filter(state_next_attempt=None))
+            querysets.append(self.waiting(*others).filter(state_next_attempt=None))
         for start in self.starts:
-            found += [self._starting(start).filter(each) for each in (start.met(Now()), start.missing)]
-        return found
+            querysets += [self._starting(start).filter(each) for each in (start.met(Now()), start.missing)]
+        return querysets
 
     def beginning(self, start: Start, within: float) -> QuerySet[Model]:
         """Return the rows that wait for a date which comes ``within`` seconds, the first one first.

@@ -91,12 +91,12 @@ def wrong_expressions(model: type[Model], alias: str, *, compiled: bool = True) 
     rows: QuerySet[Model] = QuerySet(model, using=alias)
     graph, then = graph_of(model), options_of(model).then
     yield from (f"{wrong}; correct it, or the model is left out" for wrong in wrong_dates(model))
-    found: list[tuple[str, Callable[[], QuerySet[Model]]]] = [
+    named: list[tuple[str, Callable[[], QuerySet[Model]]]] = [
         (f"{graph.__name__}.{state.name}.when({condition})", partial(rows.filter, condition))
         for state in graph.states.values() for condition, _ in state.conditions if isinstance(condition, Q)
     ]  # fmt: skip
-    found += [] if then is None else [(f"{model.__name__}.StatorMeta.then", partial(rows.annotate, stator_then=then))]
-    for name, query in found:
+    named += [] if then is None else [(f"{model.__name__}.StatorMeta.then", partial(rows.annotate, stator_then=then))]
+    for name, query in named:
         try:
             made = query()
             if compiled:
@@ -135,10 +135,10 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
             return ""
         spread = spread_field(model) if hasattr(model, "state_graph") else None
         cursor.execute(CITUS, [spread.column if spread else None, connection.ops.quote_name(table)])
-        found = cursor.fetchone()
-    if not found or (found[0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
+        kept = cursor.fetchone()
+    if not kept or (kept[0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
         return ""
-    kind, remedy = CITUS_KINDS[found[0]]
+    kind, remedy = CITUS_KINDS[kept[0]]
     where = f"table {table} of {model._meta.label} in {named(connection.alias)}"
     return f"{where} is {kind}, which refuses to claim its rows; {remedy}"
 

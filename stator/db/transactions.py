@@ -88,8 +88,8 @@ class Transactions:
         own = self._operations.state_field.at(claims[0].state)
         rows = self._operations.rows.filter(pk__in=list(tokens), **own).order_by("pk")
         # Django takes the table to lock from the first column, which a composite key is not.
-        found = rows.select_for_update(**options).values_list("state_claim", "pk")
-        mine = {pk for token, pk in found if token == tokens[pk]}
+        locked = rows.select_for_update(**options).values_list("state_claim", "pk")
+        mine = {pk for token, pk in locked if token == tokens[pk]}
         return [claim for claim in claims if claim.pk in mine]
 
 

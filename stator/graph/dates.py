@@ -21,6 +21,6 @@ def date_text(date: object) -> str:
     return _LENGTH.sub(_length, _FIELD.sub(r"\1", str(date)))
 
 
-def _length(found: re.Match[str]) -> str:
-    days, seconds = (int(number or 0) for number in found.groups())
+def _length(match: re.Match[str]) -> str:
+    days, seconds = (int(number or 0) for number in match.groups())
     return span(timedelta(days=days, seconds=seconds).total_seconds())

@@ -49,11 +49,11 @@ def dot(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
 
 def joined(edges: Iterable[Drawn]) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the kind and the words of each pair of states; the kind is the kind of their first edge."""
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    drawn: dict[tuple[str, str], tuple[str, str]] = {}
     for edge in edges:
-        kind, words = found.get((edge["from"], edge["to"]), (edge["kind"], ""))
-        found[edge["from"], edge["to"]] = kind, ", ".join(filter(None, [words, edge["label"]]))
-    return found
+        kind, words = drawn.get((edge["from"], edge["to"]), (edge["kind"], ""))
+        drawn[edge["from"], edge["to"]] = kind, ", ".join(filter(None, [words, edge["label"]]))
+    return drawn
 
 
 def kind_of(edge: Edge) -> str:

@@ -100,16 +100,16 @@ def _traceback_and_places(error: BaseException, kind: str, message: str) -> tupl
 def _is_harmless(error: BaseException) -> bool:
     """Return whether all messages of an error and its causes may be logged unchanged."""
     waiting: list[BaseException] = [error]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
         each = waiting.pop()
-        if id(each) in seen:
+        if id(each) in visited:
             continue
-        seen.add(id(each))
+        visited.add(id(each))
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
         texts = [text_of(each), *map(text_of, getattr(each, "__notes__", ()))]
-        if len(seen) + len(waiting) > MAX_GROUPED or any(text != bounded(text, TRACEBACK_LENGTH) for text in texts):
+        if len(visited) + len(waiting) > MAX_GROUPED or any(text != bounded(text, TRACEBACK_LENGTH) for text in texts):
             return False
         waiting += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
     return True

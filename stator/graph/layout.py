@@ -160,8 +160,8 @@ def _ordered(ranks: Mapping[str, int], chains: Chains) -> list[list[str]]:
     best, fewest = [list(column) for column in columns], _crossings(columns, chains)
     for sweep in range(SWEEPS):
         _sweep(columns, chains, rightward=sweep % 2 == 0)
-        if (found := _crossings(columns, chains)) < fewest:
-            best, fewest = [list(column) for column in columns], found
+        if (crossings := _crossings(columns, chains)) < fewest:
+            best, fewest = [list(column) for column in columns], crossings
     return best
 
 

@@ -81,9 +81,9 @@ class Reader:
     def _last_frames(self, trace: TracebackType | None) -> TracebackType | None:
         """Return the traceback from the handler's first frame on, or the framework's if there is none."""
         most = min(MAX_FRAMES, self._frames_left)
-        found = deque(dropwhile(_is_of_caller, _frames(trace)), most) or deque(_frames(trace), most)
-        self._frames_left -= len(found)
-        return found[0] if found else None
+        last = deque(dropwhile(_is_of_caller, _frames(trace)), most) or deque(_frames(trace), most)
+        self._frames_left -= len(last)
+        return last[0] if last else None
 
 
 def formatted(error: BaseException) -> tuple[str, list[str]]:

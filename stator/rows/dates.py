@@ -172,8 +172,8 @@ def moment_by(model: type[Model], dates: Iterable[RowDate]) -> Expression:
 def moment_of(row: Model, date: RowDate) -> datetime | None:
     """Return a date of a row: as it was loaded if it is a column, else by a statement."""
     if date.column:
-        found: datetime | None = getattr(row, date.column)
-        return found
+        moment: datetime | None = getattr(row, date.column)
+        return moment
     model = owner_of(type(row))
     rows: QuerySet[Model] = QuerySet(model, using=row._state.db).filter(pk=row.pk)
     return rows.values_list(date.date, flat=True).first()
@@ -193,8 +193,8 @@ def wrong_dates(model: type[Model]) -> Iterator[str]:
 def columns_of_dates(model: type[Model]) -> list[str]:
     """Return the names of the model's fields of date and time from which its dates are computed."""
     query = Query(model)
-    found = [each.date.resolve_expression(query) for each in (*deadlines_of(model), *starts_of(model))]
-    fields = [part.target for date in found for part in _parts(date) if isinstance(part, Col)]
+    dates = [each.date.resolve_expression(query) for each in (*deadlines_of(model), *starts_of(model))]
+    fields = [part.target for date in dates for part in _parts(date) if isinstance(part, Col)]
     own = (field for field in fields if isinstance(field, DateTimeField) and not isinstance(field, GeneratedField))
     return list(dict.fromkeys(field.name for field in own))
 

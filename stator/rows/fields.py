@@ -321,12 +321,12 @@ def _set(values: Mapping[str, object], own: str, ready: frozenset[object]) -> se
     ``own``: the attribute of the state.
     """
     # A missing value is deferred and will be read when it is sent.
-    found = {name for name, value in BEGUN.items() if values.get(name, values) != value}
+    names = {name for name, value in BEGUN.items() if values.get(name, values) != value}
     if not isinstance(values.get("state_changed"), DatabaseDefault):
-        found.add("state_changed")
-    if "state_next_attempt" in found:
+        names.add("state_changed")
+    if "state_next_attempt" in names:
         # The row starts later, so it is not ready.
-        found.add("state_ready")
+        names.add("state_ready")
     if values.get(own) not in ready:
-        found |= {"state_ready", "state_next_attempt"}
-    return found
+        names |= {"state_ready", "state_next_attempt"}
+    return names

@@ -41,18 +41,20 @@ def end_lives_with_deletes() -> None:
     @wraps(plain)
     def delete(self: Collector) -> tuple[int, dict[str, int]]:
         using = self.using
-        ended = [(owner, keys, found) for owner, keys in _deleted(self) if (found := _with_records(owner, using, keys))]
+        ended = [
+            (owner, keys, tables) for owner, keys in _deleted(self) if (tables := _with_records(owner, using, keys))
+        ]
         if not ended:
             return plain(self)
         with transaction.atomic(using=using, savepoint=False):
-            for owner, keys, found in ended:
+            for owner, keys, tables in ended:
                 if isinstance(keys, QuerySet):
-                    _forget(owner, using, keys, found)
+                    _forget(owner, using, keys, tables)
             deleted = plain(self)
             # Afterwards, for rows with known keys: an attempt that holds its row records nothing from now on.
-            for owner, keys, found in ended:
+            for owner, keys, tables in ended:
                 if not isinstance(keys, QuerySet):
-                    _forget(owner, using, keys, found)
+                    _forget(owner, using, keys, tables)
         return deleted
 
     delete.ends_lives = True  # type: ignore[attr-defined]
@@ -98,17 +100,17 @@ def _with_records(owner: type[Model], using: str, keys: Keys, *, unmarked: bool 
     values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.bind(connection, values))
-        return [table for table, found in zip(tables, cursor.fetchone(), strict=True) if found]
+        return [table for table, has_rows in zip(tables, cursor.fetchone(), strict=True) if has_rows]
 
 
 def _looking(using: str, tables: Sequence[RecordTable], count: int) -> Statement:
     label = Parameter("label", CharField())
     named = Q(object_pk__in=[Parameter(f"key {number}", CharField()) for number in range(count)]) if count else Q()
-    found: list[QuerySet[Model]] = [
+    queries: list[QuerySet[Model]] = [
         QuerySet(table.model, using=using).filter(table.present() if table.present else named, model_label=label)
         for table in tables
     ]
-    return Statement.of("SELECT ", joined(list(map(existing, found)), ", "))
+    return Statement.of("SELECT ", joined(list(map(existing, queries)), ", "))
 
 
 def _forget(owner: type[Model], using: str, keys: Keys, tables: Iterable[RecordTable]) -> None:

@@ -132,14 +132,14 @@ def lock_rows(
     decided = _is_decided_by_lock(queryset, owner)
     meant = queryset if decided else rows
     wanted = EVERY if pks is None else is_one_of(rows, pks)
-    options, found = lock_options(owner, using), []
+    options, locked_rows = lock_options(owner, using), []
     for part in in_parts(meant.filter(own, wanted)):
         locked = _ordered(part, "pk").select_for_update(**options)
-        found += read_locked(locked, state_field(owner))
+        locked_rows += read_locked(locked, state_field(owner))
     if decided:
-        return found
+        return locked_rows
     still = set(keys_in(queryset.filter(wanted)))
-    return [row for row in found if row.pk in still]
+    return [row for row in locked_rows if row.pk in still]
 
 
 def read_locked(rows: QuerySet[Model], field: StateField) -> list[Locked]:

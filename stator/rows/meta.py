@@ -183,10 +183,10 @@ def written_to(queryset: QuerySet[Model]) -> str:
 
 def by_database(models: Iterable[type[M]], using: str | None = None) -> dict[str, list[type[M]]]:
     """Return models by the alias of the database that they are written to; all by ``using`` if that is given."""
-    found: dict[str, list[type[M]]] = {}
+    grouped: dict[str, list[type[M]]] = {}
     for model in models:
-        found.setdefault(using or router.db_for_write(model), []).append(model)
-    return found
+        grouped.setdefault(using or router.db_for_write(model), []).append(model)
+    return grouped
 
 
 def managed(models: Iterable[type[M]]) -> list[type[M]]:
@@ -201,8 +201,8 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
 def named_state(model: type[Model], state: State | str | int | None) -> State:
     """Return the state with that name or value; raise ``ValueError`` with the known names if there is none."""
     graph = graph_of(model)
-    if (found := state_field(model).find(state)) is not None:
-        return found
+    if (named := state_field(model).find(state)) is not None:
+        return named
     if state is None and state_field(model).null:
         label = model._meta.label
         raise ValueError(f"{label}: an object with a state cannot become unmanaged; move it to a terminal state")

@@ -126,10 +126,10 @@ def on_rollback(using: str, function: Callable[[], object]) -> None:
 def journal_of(using: str) -> "Journal":
     """Return the journal of this thread's connection."""
     connection = transaction.get_connection(using)
-    found: Journal | None = vars(connection).get(JOURNAL)
-    if found is None:
-        found = vars(connection)[JOURNAL] = Journal(connection)
-    return found
+    journal: Journal | None = vars(connection).get(JOURNAL)
+    if journal is None:
+        journal = vars(connection)[JOURNAL] = Journal(connection)
+    return journal
 
 
 class Entry(NamedTuple):

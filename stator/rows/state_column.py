@@ -150,7 +150,7 @@ class StateField(_Column[V]):
 
     def are_left(self, *states: object) -> bool:
         """Return whether all of these states, names or values are left to other code."""
-        return bool(self.left) and all((found := self.find(each)) and found.name in self.left for each in states)
+        return bool(self.left) and all((named := self.find(each)) and named.name in self.left for each in states)
 
     def at(self, state: State | str, *, gone: bool = False) -> dict[str, object]:
         """Return the column with what is stored for a state, as a filter or as a change.
@@ -210,14 +210,14 @@ class StateField(_Column[V]):
             return state.name if (own := self.graph.states.get(state.name)) is None else own.value
         if self.has_names or not isinstance(state, str):
             return state
-        found = self._meant.get(state)
-        return state if found is None else found.value
+        meant = self._meant.get(state)
+        return state if meant is None else meant.value
 
     def _name_of(self, value: object) -> str:
         if value is None:
             return UNMANAGED
-        found = self.states.get(value)
-        return str(value) if found is None else found.name
+        state = self.states.get(value)
+        return str(value) if state is None else state.name
 
     def of(self, instance: object) -> str:
         """Return the name of the state of an object; the text of a value that this code does not know."""
@@ -280,9 +280,9 @@ class StateField(_Column[V]):
         return super().get_prep_value(self.stored(value))
 
     def get_lookup(self, lookup_name: str) -> type[Lookup] | None:
-        found: Any = super().get_lookup(lookup_name)
+        lookup: Any = super().get_lookup(lookup_name)
         # Comparisons by order or pattern may name any value.
-        return _refusing(found) if found and lookup_name in ("exact", "in") and not self.has_names else found
+        return _refusing(lookup) if lookup and lookup_name in ("exact", "in") and not self.has_names else lookup
 
     def refuse_unknown(self, value: object) -> None:
         """Raise ``ValueError`` for a value in a lookup that means no state of the graph, which would find no rows."""
@@ -373,10 +373,10 @@ def _storing(cls: Any, django_class: type[models.Field]) -> object:
 
 def state_field(model: type[models.Model]) -> StateField:
     """Return the field of a managed model, or of its parent, that has the state."""
-    found: StateField | None = getattr(model, "_state_field", None)
-    if found is None:
+    field: StateField | None = getattr(model, "_state_field", None)
+    if field is None:
         raise FieldDoesNotExist(f"{model._meta.label} has no StateField")
-    return found
+    return field
 
 
 def state_of(instance: Model) -> State | None:

@@ -25,9 +25,9 @@ class Stay:
         ``each``: gets the seconds of each row by its key.
         """
         if each is not None:
-            found = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
-            each |= found
-            return cls.of_each(found.values())
+            seconds = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
+            each |= seconds
+            return cls.of_each(seconds.values())
         longest = Elapsed(Min("state_changed"))
         total = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
         return cls(seconds_of(total["seconds"]), seconds_of(total["longest"]))

@@ -22,15 +22,15 @@ from stator.rows.wakeup import announce
 
 def state_by_hand(model: type[Model], state: State | str) -> State:
     """Return the state of that name; raise ``ProtectedState`` if only the framework enters it."""
-    found = named_state(model, state)
-    if not found.enter_by_hand:
+    named = named_state(model, state)
+    if not named.enter_by_hand:
         graph = graph_of(model)
         free = [other.name for other in graph.states.values() if other.enter_by_hand]
         raise ProtectedState(
-            f"{graph.__name__}.{found.name} can be entered only by the framework, not by hand; "
+            f"{graph.__name__}.{named.name} can be entered only by the framework, not by hand; "
             f"you can move objects to {', '.join(free)}"
         )
-    return found
+    return named
 
 
 def move_by_hand(

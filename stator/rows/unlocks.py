@@ -91,10 +91,10 @@ def holders_of(rows: QuerySet[Model]) -> list[Holder]:
     held = rows.using(using).filter(state_claim__isnull=False).order_by("-state_locked_until")
     named = ("pk", "state_claim", "state_attempts", "state_attempted", "state_locked_until", "stator_read_at")
     read = held.annotate(stator_read_at=Now()).values_list(*named)
-    found = list(read[:MAX_HOLDERS])
-    ids = {worker_of(token) for _, token, *_ in found}
+    rows_held = list(read[:MAX_HOLDERS])
+    ids = {worker_of(token) for _, token, *_ in rows_held}
     known = Worker.objects.using(using).with_status().defer("published").in_bulk(ids) if ids else {}
-    return [_holder(known.get(worker_of(token)), pk, worker_of(token), *rest) for pk, token, *rest in found]
+    return [_holder(known.get(worker_of(token)), pk, worker_of(token), *rest) for pk, token, *rest in rows_held]
 
 
 def _holder(

@@ -85,21 +85,21 @@ class Fleet:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""
         label, own = str(model._meta.label_lower), fingerprints(state_field(model).declared)
         here, groups = fingerprint(own), self._groups(label)
-        found = [
+        others = [
             Version(_names(workers), self._states.get(workers[0].pk, {}).get(label))
             for each, workers in groups.items()
             if each != here
         ]
-        return [*sorted(found, key=attrgetter("workers")), Version(_names(groups.get(here, [])), own, here=True)]
+        return [*sorted(others, key=attrgetter("workers")), Version(_names(groups.get(here, [])), own, here=True)]
 
     def knowing(self, model: type[Model]) -> dict[str, list[str]]:
         """Return the states of a model that only other processes know, each with the live workers that know it."""
-        found: dict[str, list[str]] = defaultdict(list)
+        workers: dict[str, list[str]] = defaultdict(list)
         for version in self.versions(model)[:-1]:
             for name in version.names or ():
                 if name not in graph_of(model).states:
-                    found[name] += version.workers
-        return dict(found)
+                    workers[name] += version.workers
+        return dict(workers)
 
     def _groups(self, label: str) -> dict[str, list[Worker]]:
         """Return the workers that serve a model by the fingerprint of its graph."""
@@ -118,13 +118,13 @@ class Fleet:
             alike[tuple(sorted(_graphs_of(worker).items()))].append(worker)
         first = {same[0].pk: same for same in alike.values()}
         rows = Worker.objects.using(self.using).filter(pk__in=list(first))
-        found: dict[str, dict[str, States]] = {}
+        states_of: dict[str, dict[str, States]] = {}
         for pk, published in rows.values_list("pk", F("published__stator__states")):
             states: dict[str, States] = {}
             if isinstance(published, dict):
                 states = {label: _texts(each) for label, each in published.items()}
-            found |= {worker.pk: states for worker in first[pk]}
-        return found
+            states_of |= {worker.pk: states for worker in first[pk]}
+        return states_of
 
 
 def compared(versions: Collection[Version], what: str, how: str = "") -> str:

@@ -176,7 +176,7 @@ _given: dict[str, str] = {}
 @lru_cache(maxsize=MAX_WORKERS)
 def _name_in(worker_id: str, using: str) -> str:
     # Raises for a worker that has no row yet, so that only names are cached: its first claim may come before its row.
-    found = list(Worker.objects.using(using).filter(pk=worker_id).values_list("name", flat=True))
-    if not found:
+    names = list(Worker.objects.using(using).filter(pk=worker_id).values_list("name", flat=True))
+    if not names:
         raise Worker.DoesNotExist
-    return found[0] or worker_id
+    return names[0] or worker_id
