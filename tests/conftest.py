@@ -31,10 +31,9 @@ ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_answers.py",
     "tests/browser/test_docs_search.py", "tests/browser/test_operating.py", "tests/browser/test_overview.py",
     "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/", "tests/docs/", "tests/examples/",
-    "tests/faults/test_alone.py::test_it", "tests/faults/test_checker.py",
-    "tests/faults/test_handlers.py::test_child", "tests/faults/test_handlers.py::test_handlers",
-    "tests/faults/test_kill.py::test_handler_that_exits", "tests/faults/test_memory.py",
-    "tests/faults/test_rows.py::test_row_that", "tests/faults/test_rows.py::test_state",
+    "tests/faults/test_alone.py::test_it", "tests/faults/test_checker.py", "tests/faults/test_handlers.py::test_child",
+    "tests/faults/test_handlers.py::test_handlers", "tests/faults/test_kill.py::test_handler_that_exits",
+    "tests/faults/test_memory.py", "tests/faults/test_rows.py::test_row_that", "tests/faults/test_rows.py::test_state",
     "tests/faults/test_rows.py::test_what", "tests/faults/test_schema.py::test_worker",
     "tests/faults/test_shutdown.py::test_killed", "tests/faults/test_shutdown.py::test_one",
     "tests/faults/test_shutdown.py::test_second", "tests/faults/test_shutdown.py::test_worker",
@@ -54,12 +53,12 @@ ONCE = (
     "tests/tasks/admin/test_admin_queries.py::test_list_and", "tests/tasks/api/test_access.py",
     "tests/tasks/api/test_api_guide.py", "tests/tasks/api/test_server.py::test_client",
     "tests/tasks/api/test_server.py::test_health", "tests/tasks/client/",
-    "tests/tasks/queue/test_consuming_bots.py::test_bot", "tests/tasks/queue/test_process_eligibility_queues.py",
-    "tests/tasks/schedules/test_periodic.py", "tests/tasks/schedules/test_rates.py",
-    "tests/tasks/schedules/test_schedules.py", "tests/tasks/schedules/test_ticking_overlap.py",
-    "tests/tasks/schedules/test_ticking_workers.py::test_functions", "tests/tasks/schedules/test_timetable.py",
-    "tests/tasks/test_datetimes.py", "tests/tasks/test_graph.py", "tests/tasks/test_messages.py",
-    "tests/tasks/worker/test_attempts.py", "tests/tasks/worker/test_attempts_room.py",
+    "tests/tasks/extensions/consume/test_consuming_bots.py::test_bot",
+    "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/schedules/test_periodic.py",
+    "tests/tasks/schedules/test_rates.py", "tests/tasks/schedules/test_schedules.py",
+    "tests/tasks/schedules/test_ticking_overlap.py", "tests/tasks/schedules/test_ticking_workers.py::test_functions",
+    "tests/tasks/schedules/test_timetable.py", "tests/tasks/test_datetimes.py", "tests/tasks/test_graph.py",
+    "tests/tasks/test_messages.py", "tests/tasks/worker/test_attempts.py", "tests/tasks/worker/test_attempts_room.py",
     "tests/tasks/worker/test_attempts_workers.py", "tests/test_installing.py", "tests/test_layers.py", "tests/typing/",
 )  # fmt: skip
 # What Django or Python may change, but no database: bin/test tests it on PostgreSQL alone, and .ci/run with the newest
@@ -82,8 +81,8 @@ NEWEST = (
     "tests/docs/", "tests/examples/", "tests/golden/", "tests/project/", "tests/stator/admin", "tests/stator/checks/",
     "tests/stator/db/", "tests/stator/extensions/", "tests/stator/management/", "tests/stator/rows/",
     "tests/stator/test_", "tests/stator/worker/", "tests/switching/", "tests/tasks/actions/", "tests/tasks/admin/",
-    "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/management/", "tests/tasks/queue/", "tests/tasks/test_",
-    "tests/tasks/worker/", "tests/test_",
+    "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/extensions/", "tests/tasks/management/",
+    "tests/tasks/queue/", "tests/tasks/test_", "tests/tasks/worker/", "tests/test_",
 )  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}

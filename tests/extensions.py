@@ -177,6 +177,10 @@ EXTENSIONS = {
         tests="tests/tasks/api/*",
     ),
     "client": Extension("tasks/client/*", r"^tasks\.client.*", tests="tests/tasks/client/*"),
+    # The loop is the client's too, whose folder is copied.
+    "consume": Extension(
+        "tasks/queue/consuming.py", r"(?i)^a?consume$|QueueLoop|^Consumes$|queue\.consuming", needs="client"
+    ),
     "backend": Extension(
         "tasks/backend/* tasks/queue/priorities.py", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"
     ),

@@ -39,7 +39,7 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator", "stator.graph.graphs", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta",
     "stator.testing", "stator.db.interface", "stator.migration_operations", "stator.runner",
-    "tasks.queue.held_claims",
+    "tasks.queue.held_claims", "tasks.queue.queues",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}

@@ -1,37 +1,25 @@
-"""Claims that wait, in Python, and the loops of named workers: ``queue.consume()`` and ``queue.aconsume()``."""
+"""The loops of named workers: ``queue.consume()`` and ``queue.aconsume()``."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from asgiref.sync import sync_to_async
-from django.db import connections, transaction
+from django.db import connections
 
 from stator.claims import OUTAGES
 from stator.exceptions import Fail, LeaseLost, passable
-from stator.graph.backoff import MAX_SECONDS
 from tasks.client.consuming import ConsumerLoop, Loop, Result
-from tasks.exceptions import TaskError
-from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
-from tasks.queue.waiting import AsyncWake, auntil_some, until_some
+from tasks.queue.waiting import AsyncWake, ClaimOptions, auntil_some, check_wait, claim
 
 if TYPE_CHECKING:
     from tasks.models import Queue
 
 # Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
 MAX_WAIT = 20.0
-
-
-class ClaimOptions(TypedDict, total=False):
-    """The options of :meth:`tasks.models.Queue.claim`, but for the time that it waits."""
-
-    worker: str
-    limit: int
-    lease: float | None
-    metadata: Mapping[str, object] | None
 
 
 class LoopOptions(TypedDict, total=False):
@@ -42,29 +30,6 @@ class LoopOptions(TypedDict, total=False):
     metadata: Mapping[str, object] | None
     local_retries: int
     local_delay: float
-
-
-def claim(
-    queue: "Queue",
-    wait: float,
-    *,
-    worker: str,
-    limit: int = 1,
-    lease: float | None = None,
-    metadata: Mapping[str, object] | None = None,
-    stopped: Callable[[], bool] = lambda: False,
-) -> list[TaskClaim]:
-    """Claim tasks; if there are none, wait up to ``wait`` seconds for some, or until ``stopped`` returns True."""
-    _check_wait(queue, wait)
-    take = partial(claiming.claim, queue, worker, limit, lease, metadata)
-    return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
-
-
-async def aclaim(queue: "Queue", *, wait: float = 0.0, **options: Unpack[ClaimOptions]) -> list[TaskClaim]:
-    """Claim like :func:`claim`, without blocking a thread while it waits."""
-    await sync_to_async(_check_wait)(queue, wait)
-    take = partial(sync_to_async(claim), queue, 0.0, **options)
-    return await take() or ((await auntil_some(take, queue, wait))[0] if wait else [])
 
 
 class LoopOfQueue(Loop[TaskClaim]):
@@ -162,7 +127,7 @@ class AsyncQueueLoop(LoopOfQueue):
 
     async def _waited(self) -> list[TaskClaim]:
         self._woken = AsyncWake()
-        await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
+        await sync_to_async(check_wait)(self._queue, MAX_WAIT)
         take = partial(sync_to_async(claim), self._queue, 0.0, **self._wanted)
         if found := await take():
             return list(found)
@@ -204,16 +169,3 @@ class AsyncQueueLoop(LoopOfQueue):
     def _cancel_if_lost(self) -> None:
         if self._work is not None and self._held[0].lost:
             self._work.cancel()
-
-
-def _check_wait(queue: "Queue", wait: float) -> None:
-    """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_SECONDS:
-        raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {MAX_SECONDS:.0f}")
-    if not wait:
-        return
-    try:
-        with transaction.atomic(using=queue._state.db, durable=True):
-            pass
-    except RuntimeError:
-        raise TaskError("waiting for tasks inside a transaction would keep its locks; wait outside of it") from None

@@ -16,7 +16,7 @@ from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from stator.models import remembered
 from stator.texts import JsonInput
-from tasks.client.consuming import LoopClaim
+from tasks.client.consuming import LoopClaim  # tasks.extensions.consume
 from tasks.conf import TaskSettings, load_settings
 from tasks.extensions.progress.claims import SaysTaskProgress
 from tasks.extensions.steps.claims import DoesTaskSteps
@@ -45,7 +45,7 @@ HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField
 class TaskClaim(
     SaysTaskProgress,  # tasks.extensions.progress
     DoesTaskSteps,  # tasks.extensions.steps
-    LoopClaim,
+    LoopClaim,  # tasks.extensions.consume
 ):
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
 
@@ -58,7 +58,7 @@ class TaskClaim(
 
     def __init__(self, claim: claims.Claim, worker: str) -> None:
         # The lease counts from before the statement that took it.
-        super().__init__(claim.claimed)
+        self._since, self.ended, self._is_lost, self.unexpected_errors = claim.claimed, False, False, 0
         self._claim = claim
         self.worker = worker
         self.task = claim.instance

@@ -15,7 +15,8 @@ from stator.models import remembered
 from stator.texts import JsonInput
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
-from tasks.queue import batches, consuming, held_claims, publishing, rules
+from tasks.extensions.consume.verbs import Consumes
+from tasks.queue import batches, held_claims, publishing, rules, waiting
 from tasks.queue.batches import Batch
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
@@ -29,7 +30,10 @@ logger = logging.getLogger("tasks.queues")
 MADE_AS = ("kind", "exclusive_key", "spread")
 
 
-class Queue(QueueRow):
+class Queue(
+    Consumes,  # tasks.extensions.consume
+    QueueRow,
+):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
 
     An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
@@ -159,24 +163,12 @@ class Queue(QueueRow):
         first task; not inside a transaction. From an exclusive queue it claims at most one task per value; from a queue
         with ``one_per_worker``, one task in all.
         """
-        return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
+        return waiting.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
     @awaited
-    async def aclaim(self, *, wait: float = 0.0, **options: Unpack[consuming.ClaimOptions]) -> list[TaskClaim]:
+    async def aclaim(self, *, wait: float = 0.0, **options: Unpack[waiting.ClaimOptions]) -> list[TaskClaim]:
         """Run :meth:`claim` from async code."""
-        return await consuming.aclaim(self, wait=wait, **options)
-
-    def consume(self, *, worker: str, **options: Unpack[consuming.LoopOptions]) -> consuming.QueueLoop:
-        """Return the loop of a named worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
-
-        ``limit``, ``lease`` and ``metadata`` are passed to :meth:`claim`; the other options are explained at
-        :class:`~tasks.queue.consuming.QueueLoop`.
-        """
-        return consuming.QueueLoop(self, worker=worker, **options)
-
-    def aconsume(self, *, worker: str, **options: Unpack[consuming.LoopOptions]) -> consuming.AsyncQueueLoop:
-        """Return the loop of :meth:`consume` for ``async for`` and ``await run``."""
-        return consuming.AsyncQueueLoop(self, worker=worker, **options)
+        return await waiting.aclaim(self, wait=wait, **options)
 
     resolve_many, fail_many = staticmethod(held_claims.resolve_many), staticmethod(held_claims.fail_many)
     aresolve_many = staticmethod(sync_to_async(held_claims.resolve_many))

@@ -9,19 +9,27 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.models import Exists, Model, OuterRef
 
 from stator.claims import bring_up
+from stator.graph.backoff import MAX_SECONDS
 from stator.signals import became_ready
-from tasks.exceptions import TooManyWaiting
+from tasks.exceptions import TaskError, TooManyWaiting
+from tasks.queue import claiming
+from tasks.queue.held_claims import TaskClaim
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model, task_rows
+
+if TYPE_CHECKING:
+    from tasks.models import Queue
 
 logger = logging.getLogger("tasks.queues")
 
@@ -40,6 +48,15 @@ Some = list[Any]
 
 # The awaited queues: alias and primary key.
 Awaited = tuple[str, int]
+
+
+class ClaimOptions(TypedDict, total=False):
+    """The options of :meth:`tasks.models.Queue.claim`, but for the time that it waits."""
+
+    worker: str
+    limit: int
+    lease: float | None
+    metadata: Mapping[str, object] | None
 
 
 class Waiters:
@@ -182,6 +199,42 @@ async def auntil_some(
                 await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
                 pause = min(MAX_PAUSE, 2 * pause)
     return found, tried - began
+
+
+def claim(
+    queue: "Queue",
+    wait: float,
+    *,
+    worker: str,
+    limit: int = 1,
+    lease: float | None = None,
+    metadata: Mapping[str, object] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[TaskClaim]:
+    """Claim tasks; if there are none, wait up to ``wait`` seconds for some, or until ``stopped`` returns True."""
+    check_wait(queue, wait)
+    take = partial(claiming.claim, queue, worker, limit, lease, metadata)
+    return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
+
+
+async def aclaim(queue: "Queue", *, wait: float = 0.0, **options: Unpack[ClaimOptions]) -> list[TaskClaim]:
+    """Claim like :func:`claim`, without blocking a thread while it waits."""
+    await sync_to_async(check_wait)(queue, wait)
+    take = partial(sync_to_async(claim), queue, 0.0, **options)
+    return await take() or ((await auntil_some(take, queue, wait))[0] if wait else [])
+
+
+def check_wait(queue: QueueRow, wait: float) -> None:
+    """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_SECONDS:
+        raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {MAX_SECONDS:.0f}")
+    if not wait:
+        return
+    try:
+        with transaction.atomic(using=queue._state.db, durable=True):
+            pass
+    except RuntimeError:
+        raise TaskError("waiting for tasks inside a transaction would keep its locks; wait outside of it") from None
 
 
 def _on_ready(sender: object, **kwargs: object) -> None:
