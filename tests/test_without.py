@@ -29,6 +29,16 @@ def test_lines_that_name_a_deleted_folder_go_alone(tmp_path):
     assert table.read_text() == "FIRST = 1\nLAST = 2\n"
 
 
+def test_share_of_another_extension_goes_alone(tmp_path):
+    other = tmp_path / "stator" / "extensions" / "events"
+    (tmp_path / "tasks").mkdir()
+    other.mkdir(parents=True)
+    (other / "tracing.py").touch()
+    (other / "__init__.py").write_text('KEPT = 1\nNAMED = ("stator.extensions.events.tracing.SPANS",)\n')
+    delete(tmp_path, "tracing")
+    assert [(path.name, path.read_text()) for path in other.iterdir()] == [("__init__.py", "KEPT = 1\n")]
+
+
 def test_unknown_name_gets_one_line():
     command = [sys.executable, "-m", "tests.without", "tracin"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

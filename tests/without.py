@@ -121,24 +121,39 @@ def copied(*folders: str, keep: bool = False) -> Iterator[Path]:
 
 
 def with_dependents(name: str) -> list[str]:
-    """Return an extension, or those that a name stands for, and the ones that import it or are said to need it."""
+    """Return an extension, or those that a name stands for, and the ones that import it or are said to need it.
+
+    A share of another extension in it (:func:`shares`) is no need: it goes alone.
+    """
     going = [*TOGETHER.get(name, (name,))]
     for each in going:
         needs = [other for other, extension in EXTENSIONS.items() if each in extension.needs.split()]
-        folder = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{each}\b")
-        for path in [path for app in APPS for path in (ROOT / app).glob("extensions/*/**/*.py")]:
-            other = path.relative_to(ROOT).parts[2]
-            if folder.search(path.read_text()):
-                needs.append(other)
+        line, own = named_by(each), shares(ROOT, each)
+        paths = [path for app in APPS for path in (ROOT / app).glob("extensions/*/**/*.py") if path not in own]
+        needs += [path.relative_to(ROOT).parts[2] for path in paths if line.search(path.read_text())]
         going += [other for other in dict.fromkeys(needs) if other not in going]
     return going
 
 
+def shares(folder: Path, name: str) -> set[Path]:
+    """Return the files that other extensions have for one: the module, or the folder, that is named like it."""
+    found = {path for app in APPS for path in (folder / app).glob(f"extensions/*/{name}.py")}
+    found |= {path for app in APPS for path in (folder / app).glob(f"extensions/*/{name}/**/*.py")}
+    return found - {path for app in APPS for path in (folder / app).glob(f"extensions/{name}/**/*.py")}
+
+
+def named_by(name: str) -> re.Pattern[str]:
+    """Return what a line contains that names the folder of an extension, or the share of another one in it."""
+    return re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.(?:\w+\.)?{name}\b")
+
+
 def delete(folder: Path, name: str) -> None:
-    """Delete the files of an extension, and the lines elsewhere that name its folder."""
+    """Delete the files of an extension, the shares of others in it, and the lines elsewhere that name these."""
     for path in own_files(name):
         (folder / path.relative_to(ROOT)).unlink(missing_ok=True)
-    line = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{name}\b")
+    for path in shares(folder, name):
+        path.unlink()
+    line = named_by(name)
     for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
         lines = path.read_text().splitlines(keepends=True)
         if any(map(line.search, lines)):
