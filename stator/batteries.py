@@ -39,6 +39,7 @@ EXTENSIONS = (
     "stator.extensions.related",
     "stator.extensions.tracing",
     "stator.extensions.isolation",
+    "stator.extensions.metrics",
     "stator.extensions.adopt",
     "stator.extensions.shadow",
 )

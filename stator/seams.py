@@ -1,6 +1,7 @@
 """The seams: what an extension may add to the core. The module of an extension says it before there are models."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +54,26 @@ class AroundMoves(Protocol):
         """Do it after a statement that moved rows; ``started``: when it was sent, in nanoseconds of Unix time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an extension counts of attempts that it has kept something of, as a metric by model and ``by``."""
+
+    name: str
+    help: str
+    by: str
+    of: "Callable[[Claim], Mapping[str, int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounts:
+    """What an extension counts in a process, of a worker or of the site, as a metric by model and ``by``."""
+
+    name: str
+    help: str
+    by: str
+    counted: Counter[tuple[str, str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """What an extension adds. Most is named by dotted paths, which are imported once there are models.
@@ -78,8 +99,8 @@ class Extension:
     ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
     ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, each with the fact that it needs: what
     can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview.
-    ``counters``: the paths of :class:`~stator.worker.measures.Counts` values, what a worker counts of ended attempts,
-    and of :class:`~stator.worker.measures.ProcessCounts` values, what any process counts.
+    ``counters``: the paths of :class:`Counts` values, what a worker counts of ended attempts, and of
+    :class:`ProcessCounts` values, what any process counts.
     ``gauges``: the paths of :class:`~stator.explain.survey.Gauge` values, metrics of the site.
     ``urls``: the paths of lists of URL patterns, which ``stator.urls`` includes.
     ``arguments``: the paths of modules with arguments of ``runstator``: ``add_arguments(parser)``, and

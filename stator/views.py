@@ -1,4 +1,4 @@
-"""Views: metrics, health and readiness for monitoring, and a worker that runs for some seconds in a request."""
+"""Views: health and readiness for monitoring, and a worker that runs for some seconds in a request."""
 
 import logging
 import secrets
@@ -13,10 +13,8 @@ from django.views import View
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from stator.conf import Settings, read_settings
-from stator.metrics import SiteMetrics
 from stator.models import StatorModel, Worker
 from stator.rows.meta import by_database, managed
 from stator.runner import StatorRunner
@@ -99,19 +97,6 @@ def _work(settings: Settings) -> dict[str, object]:
     summary = runner.run()
     seconds = round(time.monotonic() - started, 3)
     return {"handled": summary.handled, "failed": summary.failed, "seconds": seconds}
-
-
-@never_cache
-@require_safe
-def show_metrics(request: HttpRequest) -> HttpResponse:
-    """Show the metrics to requests with ``Authorization: Bearer TOKEN``.
-
-    Other requests, and all requests if no token is set, get a 404.
-    """
-    settings, problems = read_settings()
-    if problems or not is_authorised(request, settings):
-        raise Http404
-    return HttpResponse(generate_latest(SiteMetrics()), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @never_cache

@@ -127,8 +127,10 @@ EXTENSIONS = {
         "stator/worker/watchdog.py stator/worker/last_words.py", r"(?i)watchdog|^Health$|^health$|liveness"
     ),
     "metrics": Extension(
-        "stator/metrics.py stator/worker/endpoint.py stator/worker/measures.py",
+        "stator/metrics.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
+        needs="views",
+        tests="tests/stator/extensions/metrics/*",
     ),
     "tracing": Extension("", r"(?i)tracing|traced"),
     "adopt": Extension("", r"^adopts$", tests="tests/stator/extensions/adopt/*"),

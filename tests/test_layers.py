@@ -63,7 +63,7 @@ LOADED_BY_NAME = {
     ("admin", "_path"),
     ("db.own_tables", "table.sweep"),
     ("worker.duties", "path"),
-    ("worker.measures", "path"),
+    ("extensions.metrics.measures", "path"),
     ("metrics", "path"),
     ("urls", "patterns"),
     ("commands", "path"),

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -16,8 +16,8 @@ from stator.scopes import Scope
 from stator.texts import one_line
 from stator.worker.alone import Alone
 from stator.worker.attempts import Attempts
-from stator.worker.measures import Durations
 from stator.worker.outage import Outages
+from stator.worker.parts import Monitor
 from stator.worker.recorder import Recorder
 from stator.worker.threads import DatabaseThreads
 
@@ -136,7 +136,7 @@ class Dispatcher:
     Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are held at a time. One of them may
     end the process, and rows that lost no lease need places too. Rows that lost more leases are attempted ``alone``.
 
-    ``times`` has how long claims took. ``suspended`` has the claims in doubt.
+    ``suspended`` has the claims in doubt.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class Dispatcher:
         alone: Alone,
         recorder: Recorder,
         most_crashed: int,
-        times: Durations,
         suspended: Suspensions,
+        monitors: Sequence[Monitor] = (),
     ) -> None:
         self.lanes = lanes
         self.stopped = False
@@ -160,7 +160,7 @@ class Dispatcher:
         self._most_crashed = most_crashed
         self._crashed: list[Claim] = []
         self._outages = Outages()
-        self._times = times
+        self._monitors = monitors
         self._suspended = suspended
         self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
@@ -304,7 +304,8 @@ class Dispatcher:
             self._claiming = False
         if operations.locks.held:
             operations.locks.end(lane.step)
-        self._times.add(time.monotonic() - began)
+        for monitor in self._monitors:
+            monitor.took("claim", time.monotonic() - began)
         self.claimed += len(claims)
         return claims
 

@@ -1,9 +1,11 @@
 """The parts of a worker beside its loops, on one list: threads, servers, and what is looked after now and then."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
+from stator.db.interface import Ended
 from stator.worker.alone import Alone
 
 
@@ -11,17 +13,29 @@ def _nothing() -> None:
     return None
 
 
+class Monitor(Protocol):
+    """Who is told what a worker does, on its loop."""
+
+    def ended(self, ended: Iterable[Ended]) -> None:
+        """Take attempts that have ended, before their outcomes are written; if they wrote these, after it."""
+
+    def took(self, what: str, seconds: float) -> None:
+        """Take how long a claim or the record of a batch took; ``what``: ``"claim"`` or ``"record"``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPart:
     """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``).
 
     ``alone``: attempts the objects that lost many leases, in place of the worker itself.
+    ``monitor``: is told what the worker does.
     """
 
     start: Callable[[], object] = _nothing
     stop: Callable[[], object] = _nothing
     beat: Callable[[], object] = _nothing
     alone: Alone | None = None
+    monitor: Monitor | None = None
 
 
 class WorkerParts:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, batches_of
@@ -18,8 +18,8 @@ from stator.signals import transitioned
 from stator.texts import one_line
 from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT, Attempted
-from stator.worker.measures import Measures
 from stator.worker.outage import Outages
+from stator.worker.parts import Monitor
 from stator.worker.threads import RunInThread
 
 logger = logging.getLogger("stator.worker")
@@ -59,7 +59,7 @@ def _for_nobody(*args: object) -> None:
 
 
 class Recorder:
-    """Where attempts end: each outcome is on its way to the database, and counted in ``measures`` as it sets out.
+    """Where attempts end: each outcome is on its way to the database, and ``monitors`` are told of it as it sets out.
 
     ``held`` has the claims from the end of their attempt until their outcome is written. ``run`` calls a function in a
     database thread; the function's first argument is the operations, which determine the thread. ``suspended`` has the
@@ -71,10 +71,10 @@ class Recorder:
         self,
         run: RunInThread,
         size: int,
-        measures: Measures,
         suspended: Suspensions,
         leave_room: Callable[[], object] = _for_nobody,
         make_ready: Callable[[Operations, set[str]], object] = _for_nobody,
+        monitors: Sequence[Monitor] = (),
     ) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
@@ -86,7 +86,7 @@ class Recorder:
         self._size = size
         self._leave_room = leave_room
         self._make_ready = make_ready
-        self._measures = measures
+        self._monitors = monitors
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
@@ -148,6 +148,8 @@ class Recorder:
         """
         self.came.clear()
         # Repeated and new outcomes together: perhaps nothing else arrives that would trigger another flush.
+        for monitor in self._monitors:
+            monitor.ended(self._waiting)
         self._unwritten += self._batches()
         settled = 0
         started = time.monotonic()
@@ -182,7 +184,6 @@ class Recorder:
 
     def _batches(self) -> list[_Unwritten]:
         waiting, self._waiting = self._waiting, []
-        self._measures.note(waiting)
         return self._in_batches(waiting)
 
     def _in_batches(self, waiting: list[Ended]) -> list[_Unwritten]:
@@ -210,7 +211,8 @@ class Recorder:
             self._suspended.suspend(operations.alias, one_line(error))
             self.came.set()
             raise
-        self._measures.times["record"].add(time.monotonic() - began)
+        for monitor in self._monitors:
+            monitor.took("record", time.monotonic() - began)
         if self._suspended.held:
             self._suspended.end(operations.alias)
         self._unwritten.remove(unwritten)
@@ -262,7 +264,8 @@ class Recorder:
     def note_recorded(self, operations: Operations, attempted: Attempted) -> None:
         """Count outcomes that were recorded in their handler's transaction."""
         recorded = attempted.recorded
-        self._measures.note(recorded)
+        for monitor in self._monitors:
+            monitor.ended(recorded)
         if attempted.written:
             self.handled[operations.label] += len(recorded)
             source = recorded[0][0].state if recorded else None

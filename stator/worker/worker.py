@@ -9,7 +9,7 @@ from contextvars import Context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 from django.db.models import Model
@@ -30,12 +30,10 @@ from stator.worker.alone import Alone
 from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.dispatcher import Dispatcher, Lanes, lanes_of
-from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.last_words import report_hanging
-from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
-from stator.worker.parts import WorkerPart, WorkerParts
+from stator.worker.parts import Monitor, WorkerPart, WorkerParts
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in
@@ -87,8 +85,8 @@ class WorkerOptions:
     ``heed_signals=False``: leave signals to the program that runs it.
     ``announce``: log its start, the models it serves, and its end.
     ``requests``: see ``StopRequests``. ``parent``: it stops when this process, which started it, is gone.
-    ``command``: the options of the command whose process it has for itself; None for a program that runs a worker
-    within itself.
+    ``command``: the options of the command that runs it, of whose processes this is the one with that ``number``.
+    ``has_process``: it has its process for itself; false for a program that runs a worker within itself.
     ``queues``: the queues whose tasks it claims, except ``excluded_queues``; ``metadata``: values that these tasks have
     in their metadata; empty: all.
     ``name``: by default the host and the process.
@@ -98,11 +96,12 @@ class WorkerOptions:
     watch: bool = False
     heed_signals: bool = True
     progress: Callable[["Worker"], None] | None = None
-    endpoint: Endpoint | None = None
     announce: bool = False
     requests: Requests | None = None
     parent: int | None = None
-    command: Mapping[str, object] | None = None
+    command: Mapping[str, Any] = field(default_factory=dict)
+    number: int = 0
+    has_process: bool = False
     queues: tuple[str, ...] = ()
     excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)
@@ -151,7 +150,6 @@ class Worker(WorkerOptions):
         self.started = time.monotonic()
         # Steps that did not reach a database at their latest try, databases that record nothing, claims in doubt.
         self.suspended = Suspensions()
-        self.measures = Measures()
         self.health = Health()
         self._stopping: asyncio.Event | None = None
         self._forced, self._why = False, ""
@@ -201,9 +199,9 @@ class Worker(WorkerOptions):
     async def _main(self) -> Summary:
         self._loop = asyncio.get_running_loop()
         self._stopping, self._begun = asyncio.Event(), asyncio.Event()
+        self._build()
         if self.announce:
             log_start(self)
-        self._build()
         # The signals are handled before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self.requests)
         with heeding if self.heed_signals else nullcontext():
@@ -224,19 +222,21 @@ class Worker(WorkerOptions):
     def _build(self) -> None:
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.kinds)
+        monitors: list[Monitor] = []
         self.recorder = Recorder(
-            threads.record, self.settings.BATCH_SIZE, self.measures, self.suspended,
-            self.lanes.woken.set, self.lanes.wake_after,
+            threads.record, self.settings.BATCH_SIZE, self.suspended,
+            self.lanes.woken.set, self.lanes.wake_after, monitors,
         )  # fmt: skip
         calls = calls_by_state(self.kinds)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)
         further = parts_of(self)
+        monitors += [part.monitor for part in further if part.monitor]
         here = Alone(self.attempts.begin, self.is_empty)
         self.alone = next((part.alone for part in further if part.alone), here)
         self.dispatcher = Dispatcher(
             self.lanes, self.attempts, threads, self.alone, self.recorder, self.settings.crashed_at_once,
-            self.measures.times["claim"], self.suspended,
+            self.suspended, monitors,
         )  # fmt: skip
         self.scheduler = Scheduler(
             self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
@@ -274,8 +274,6 @@ class Worker(WorkerOptions):
         yield WorkerPart(beat=self.watchdog.tick)
         if self.watch:
             yield WorkerPart(start=self.watchdog.start, stop=self.watchdog.stop)
-        if self.endpoint:
-            yield WorkerPart(start=partial(self.endpoint.start, self), stop=self.endpoint.stop)
         if self.progress:
             yield WorkerPart(beat=partial(self.progress, self))
 

@@ -16,13 +16,13 @@ from django.core.management import load_command_class
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
 from stator.explain.kinds import KINDS
+from stator.extensions.metrics.measures import counters
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import gauges
 from stator.querysets import OperatorQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
-from stator.worker.measures import counters
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
@@ -146,7 +146,7 @@ def words(text: str) -> set[str]:
 
 def test_every_metric_is_named_and_no_other() -> None:
     root = DOCS.parent / "stator"
-    of_processes = re.findall(r'"(stator_\w+)"', (root / "worker" / "measures.py").read_text())
+    of_processes = re.findall(r'"(stator_\w+)"', (root / "extensions" / "metrics" / "measures.py").read_text())
     documented = {name for name in named(section("Metrics and probes")) if name.startswith("stator_")}
     assert {*gauges(), *of_processes, *(counts.name for counts in counters())} == documented
 

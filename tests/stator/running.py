@@ -1,6 +1,9 @@
-"""Workers until idle, and what signals tell meanwhile."""
+"""Workers until idle, what signals tell meanwhile, and refusals of the command."""
 
 from contextlib import contextmanager
+
+import pytest
+from django.core.management import CommandError, call_command
 
 from stator.runner import StatorRunner
 
@@ -31,3 +34,12 @@ def hearing(signal, sender=None):
 
 def work(*models, **options):
     return StatorRunner(list(models), until_idle=True, **options).run()
+
+
+def refusal_of_runstator(*labels, **options):
+    """Return the line with which ``runstator`` refuses its arguments."""
+    with pytest.raises(CommandError) as caught:
+        call_command("runstator", *labels, **options)
+    assert "\n" not in str(caught.value)
+    assert caught.value.returncode == 2
+    return str(caught.value)

@@ -7,7 +7,7 @@ from stator.explain.survey import Gauge, Survey
 from stator.extensions.events.events import refusals
 from stator.extensions.events.models import Event
 from stator.rows.columns import after
-from stator.worker.measures import ProcessCounts
+from stator.seams import ProcessCounts
 
 # Events of the last hour that are counted, of all models of a database.
 MAX_EVENTS = 10_000

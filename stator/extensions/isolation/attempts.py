@@ -34,7 +34,6 @@ from stator.scopes import Scope
 from stator.worker.around import calls_of, end_extensions
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.last_words import report_hanging
-from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in
@@ -196,7 +195,7 @@ class IsolatedAttempt:
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> IsolatedAnswer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""
         suspended = Suspensions()
-        recorder = Recorder(thread.run, 1, Measures(), suspended)
+        recorder = Recorder(thread.run, 1, suspended)
         recorder.note_recorded(self._operations, attempted)
         for ended in attempted.ended:
             recorder.add(*ended)

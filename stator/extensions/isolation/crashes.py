@@ -49,7 +49,7 @@ def parts(worker: Worker) -> Iterator[WorkerPart]:
 
     A program that runs a worker within itself may have changed settings in memory, which another process would lack.
     """
-    if worker.command is None:
+    if not worker.has_process:
         return
     options = {name: worker.command[name] for name in ("json_logs", "database")}
     recorder = worker.recorder

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from stator.db.interface import Claim
 from stator.extensions.steps.attempt import STEPS
-from stator.worker.measures import Counts
+from stator.seams import Counts
 
 
 def _of(claim: Claim) -> Mapping[str, int]:

@@ -26,7 +26,6 @@ from stator.terminal import BAD, UNUSABLE, TerminalCommand
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.around import end_extensions
 from stator.worker.connections import own_connections
-from stator.worker.endpoint import Endpoint
 from stator.worker.reloader import Reloader
 from stator.worker.startup import Unusable, check_database, collect_rarely
 from stator.worker.supervisor import Supervisor
@@ -112,10 +111,6 @@ class Command(TerminalCommand):
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
         liveness_help = "A file that is rewritten every few seconds while the worker lives."
         add("--liveness-file", metavar="PATH", help=liveness_help)
-        port_help = "Serve /metrics, /health and /ready on this port; further processes use the ports after it."
-        add("--metrics-port", type=int, metavar="PORT", help=port_help)
-        address_help = "Address for --metrics-port (default: 127.0.0.1, which only this host reaches)."
-        add("--metrics-address", default="127.0.0.1", metavar="IP", help=address_help)
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
         reload_help = "For development: replace the worker when a Python file changes."
@@ -134,7 +129,6 @@ class Command(TerminalCommand):
             self._reload()
         if self.is_on_its_own:
             _leave_pools()
-            runner.command = options
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
         if self.is_on_its_own and (code or self._unfinished):
@@ -187,14 +181,11 @@ class Command(TerminalCommand):
         for module in _arguments():
             module.take(options)
         _check_numbers(options)
-        self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
         _check_queues(options, models)
         metadata = _metadata(options["metadata"], models)
         _check_name(options["name"], options["processes"] or 1)
         _check_liveness_file(options["liveness_file"])
-        if not self._address.strip():
-            raise BadInput("--metrics-address is empty; name an address of this host, or leave the option out")
         check_database_name(options["database"])
         runner = StatorRunner(
             models,
@@ -204,6 +195,8 @@ class Command(TerminalCommand):
             queues=tuple(dict.fromkeys(options["queue"])),
             excluded_queues=tuple(dict.fromkeys(options["exclude_queue"])),
             metadata=metadata,
+            command=options,
+            has_process=self.is_on_its_own,
             schemas=options["schema"] or None,
             parent=options["parent"],
         )
@@ -223,15 +216,12 @@ class Command(TerminalCommand):
             for line in str(error).splitlines():
                 self._say(line)
             return UNUSABLE
+        except BadInput as error:
+            self._say(str(error))
+            return BAD
 
     def _serve(self, runner: StatorRunner, number: int) -> int:
-        try:
-            runner.endpoint = Endpoint(self._address, self._port + number) if self._port else None
-        except (OSError, UnicodeError) as error:
-            where = f"{self._address}:{self._port + number}"
-            why = getattr(error, "strerror", None) or error
-            self._say(f"--metrics-port: {where} cannot be used: {why}")
-            return BAD
+        runner.number = number
         runner.progress = ProgressLine(self._errors)
         collect_rarely()
         _close_connections()
@@ -285,9 +275,6 @@ def _check_numbers(options: Options) -> None:
     processes = 1 if options["processes"] is None else options["processes"]
     if not 1 <= processes <= 256:
         raise BadInput(f"--processes {processes} must be from 1 to 256")
-    port, last = options["metrics_port"], 65536 - processes
-    if port is not None and not 1 <= port <= last:
-        raise BadInput(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
     if not 0 <= options["run_for"] < float("inf"):
         raise BadInput(f"--run-for {options['run_for']} must be a number of seconds, at least 0")
 

@@ -8,7 +8,6 @@ from django.db import OperationalError
 from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lane, Lanes, lanes_of
-from stator.worker.measures import Durations
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout
 
@@ -56,7 +55,7 @@ def dispatcher_of(
     threads = SimpleNamespace(
         claims=SimpleNamespace(run=run), records=SimpleNamespace(connect=connect), may_claim=ready
     )
-    beside = recorder, most_crashed, Durations(), Suspensions()
+    beside = recorder, most_crashed, Suspensions()
     return Dispatcher(Lanes(lanes), room, threads, alone or Alone(), *beside), room
 
 

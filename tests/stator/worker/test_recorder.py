@@ -1,6 +1,7 @@
 """Outcomes on their way to the database: batches, outages, lost leases, and rows that somebody has locked."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from django.db import DatabaseError, OperationalError
@@ -9,7 +10,6 @@ from stator.db.interface import Written
 from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
-from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, until
 
@@ -21,9 +21,15 @@ class Writing:
 
     def __init__(self, monkeypatch, size=100):
         self.batches, self.answers = [], []
-        self.measures = Measures()
-        self.recorder = Recorder(self.run, size, self.measures, Suspensions())
+        self.told = Counter()
+        self.recorder = Recorder(self.run, size, Suspensions(), monitors=[self])
         monkeypatch.setattr(module, "record", self.write)
+
+    def ended(self, ended):
+        self.told["ended"] += len(ended)
+
+    def took(self, what, seconds):
+        self.told[what] += 1
 
     async def run(self, function, *args, **kwargs):
         return function(*args, **kwargs)
@@ -96,7 +102,7 @@ async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeyp
     await until(writing.recorder.came.is_set)
     assert await writing.recorder.flush() == 1
     assert writing.recorder.held == {}
-    assert writing.measures.attempts == {("app.model", "moved"): 1}
+    assert writing.told == {"ended": 1, "record": 2}
 
 
 @pytest.mark.parametrize(("lease", "lost"), [(60.0, 0), (0.0, 1)], ids=["ended by somebody", "ran out"])

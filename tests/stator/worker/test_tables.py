@@ -12,7 +12,6 @@ from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Waiting
 from stator.worker import tables as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
-from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
@@ -83,7 +82,7 @@ class TestAttempts:
 class TestRecords:
     def flush(self, ended):
         async def write():
-            recorder = Recorder(run, 100, Measures(), Suspensions())
+            recorder = Recorder(run, 100, Suspensions())
             for pair in ended:
                 recorder.add(*pair)
             while recorder.came.is_set() or recorder._unwritten:

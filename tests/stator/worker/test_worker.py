@@ -31,15 +31,13 @@ class Stopping:
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
         worker.lanes = Lanes(lanes)
-        worker.recorder = Recorder(
-            self.write, 100, worker.measures, worker.suspended, worker.lanes.woken.set, worker.lanes.wake_after
-        )
+        worker.recorder = Recorder(self.write, 100, worker.suspended, worker.lanes.woken.set, worker.lanes.wake_after)
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
         worker.alone = Alone(worker.attempts.begin, worker.is_empty)
         threads = SimpleNamespace(claims=SimpleNamespace(run=run), may_claim=lambda alias: True)
         worker.dispatcher = Dispatcher(
             worker.lanes, worker.attempts, threads, worker.alone, worker.recorder, 10,
-            worker.measures.times["claim"], worker.suspended,
+            worker.suspended,
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         schema = SimpleNamespace(changes=0)

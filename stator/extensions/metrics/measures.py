@@ -2,8 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -13,8 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from stator import __version__
 from stator.batteries import extensions
-from stator.db.interface import Claim, Ended
+from stator.db.interface import Ended
 from stator.graph.outcomes import Moved, Released
+from stator.seams import Counts, ProcessCounts
 
 # Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -39,35 +39,10 @@ class Durations:
         return list(zip(limits, accumulate(self.counts.copy()), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What an extension counts of attempts that it has kept something of, as a metric by model and ``by``."""
-
-    name: str
-    help: str
-    by: str
-    of: Callable[[Claim], Mapping[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessCounts:
-    """What an extension counts in a process, of a worker or of the site, as a metric by model and ``by``."""
-
-    name: str
-    help: str
-    by: str
-    counted: Counter[tuple[str, str]]
-
-
 @cache
 def counters() -> tuple[Counts | ProcessCounts, ...]:
     """Return what extensions count."""
     return tuple(import_string(path) for extension in extensions() for path in extension.counters)
-
-
-def further() -> list[Counts]:
-    """Return what extensions count of attempts."""
-    return [counts for counts in counters() if isinstance(counts, Counts)]
 
 
 class Measures:
@@ -78,12 +53,18 @@ class Measures:
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
-        self.further: list[tuple[Counts, Counter[tuple[str, str]]]] = [(counts, Counter()) for counts in further()]
+        self.further: list[tuple[Counts, Counter[tuple[str, str]]]] = [
+            (counts, Counter()) for counts in counters() if isinstance(counts, Counts)
+        ]
         self.run_times: dict[str, Durations] = defaultdict(Durations)
         # Durations of the claiming and of the recording statements.
-        self.times = {"claim": Durations(), "record": Durations()}
+        self.times: dict[str, Durations] = {"claim": Durations(), "record": Durations()}
 
-    def note(self, ended: Iterable[Ended]) -> None:
+    def took(self, what: str, seconds: float) -> None:
+        """Count how long a statement took."""
+        self.times[what].add(seconds)
+
+    def ended(self, ended: Iterable[Ended]) -> None:
         """Count attempts that have ended, without those that did not take place."""
         times: dict[str, list[float]] = defaultdict(list)
         for claim, outcome in ended:
@@ -108,13 +89,12 @@ if TYPE_CHECKING:
 class WorkerMetrics:
     """A collector of the metrics of a running worker."""
 
-    def __init__(self, worker: "Worker") -> None:
-        self._worker = worker
+    def __init__(self, worker: "Worker", measures: Measures) -> None:
+        self._worker, self._measures = worker, measures
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
-        worker = self._worker
-        measures, recorder = worker.measures, worker.recorder
+        worker, measures, recorder = self._worker, self._measures, self._worker.recorder
         info = GaugeMetricFamily("stator_worker_info", "This worker.", labels=["worker", "version"])
         info.add_metric([worker.id, __version__], 1)
         yield info

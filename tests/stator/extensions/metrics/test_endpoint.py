@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from stator.conf import Settings
+from stator.extensions.metrics.endpoint import Endpoint
+from stator.extensions.metrics.measures import BUCKETS, Durations
 from stator.runner import StatorRunner
 from stator.testing import advance, attempt
-from stator.worker.endpoint import Endpoint
-from stator.worker.measures import BUCKETS, Durations
 from stator.worker.watchdog import Health
 from tests.processes import wait_until
 from tests.servers.user import free_port
 from tests.sizes import PATIENCE
+from tests.stator.running import refusal_of_runstator
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
 from tests.testapp.stepped import Purchase, scripts
@@ -29,8 +31,7 @@ class Stub:
 
     is_ready = True
 
-    class watchdog:
-        sees_life = True
+    settings = Settings()
 
     def __init__(self) -> None:
         self.health = Health()
@@ -48,9 +49,10 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 @pytest.fixture
 def stub() -> Any:
-    worker, endpoint = Stub(), Endpoint(LOCAL, 0)
-    endpoint.start(worker)
-    worker.port = endpoint.port  # type: ignore[attr-defined]
+    worker: Any = Stub()
+    endpoint = Endpoint(worker, LOCAL, 0)
+    endpoint.start()
+    worker.port = endpoint.port
     yield worker
     endpoint.stop()
 
@@ -64,7 +66,8 @@ class TestProbes:
         stub.is_ready, lacking = True, "table shop_invoice lacks column total; run manage.py migrate"
         stub.tables.left_out.append(SimpleNamespace(lacking=lacking))
         assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (200, f"ready\nleft out: {lacking}\n"))
-        stub.watchdog = type("watchdog", (), {"sees_life": False})
+        # The loop has not turned for that long.
+        stub.settings = Settings(WATCHDOG=0)
         assert get(stub.port, "/health") == (503, "not\n")
         assert get(stub.port, "/ready")[0] == 503
 
@@ -94,15 +97,16 @@ def test_figures_of_a_worker_are_those_of_what_it_did(monkeypatch: pytest.Monkey
     for orders in ("", "", "wait", "fail", "later"):
         Parcel.objects.create(orders=orders, address="a")
     Line.objects.create()
-    endpoint, pages = Endpoint(LOCAL, 0), []
+    port, pages = free_port(), []
 
     def look(worker: Any) -> None:
         # All attempts: less would be a matter of their order.
         if sum(worker.recorder.handled.values()) == 10:
-            pages.append((get(endpoint.port, "/metrics"), get(endpoint.port, "/ready"), worker.id))
+            pages.append((get(port, "/metrics"), get(port, "/ready"), worker.id))
             worker.stop()
 
-    StatorRunner([Parcel, Line, Purchase], run_for=PATIENCE, progress=look, endpoint=endpoint).run()
+    command = {"metrics_port": port - 1, "metrics_address": LOCAL}
+    StatorRunner([Parcel, Line, Purchase], run_for=PATIENCE, progress=look, command=command, number=1).run()
     (status, text), ready, worker_id = pages[0]
     assert (status, ready[0]) == (200, 200)
     lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -129,7 +133,7 @@ def test_figures_of_a_worker_are_those_of_what_it_did(monkeypatch: pytest.Monkey
     assert figures["stator_worker_claimed_total"] == 10
     assert f'worker="{worker_id}"' in text
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((LOCAL, endpoint.port))
+        socket.create_connection((LOCAL, port))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -171,6 +175,18 @@ def test_process_listens_on_the_given_address(worker_process: Any) -> None:
             assert other.wait() == 2
             assert f"runstator: --metrics-port: {LOCAL}:{port} cannot be used: Address already in use" in other.output()
         assert process.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"metrics_port": 65536}, "--metrics-port 65536 must be from 1 to 65535"),
+        ({"metrics_port": 65535, "processes": 2}, "--metrics-port 65535 must be from 1 to 65534"),
+        ({"metrics_port": 9100, "metrics_address": ""}, "--metrics-address is empty; name an address of this host"),
+    ],
+)
+def test_ports_that_there_are_not_are_refused(options: dict[str, Any], line: str) -> None:
+    assert line in refusal_of_runstator(**options)
 
 
 def answers(port: int) -> bool:

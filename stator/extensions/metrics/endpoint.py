@@ -4,14 +4,17 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from stator.worker.measures import WorkerMetrics
+from stator.commands.answer import BadInput
+from stator.extensions.metrics.measures import Measures, WorkerMetrics
+from stator.worker.parts import WorkerPart
 
 if TYPE_CHECKING:
     from stator.worker.worker import Worker
@@ -22,11 +25,32 @@ logger = logging.getLogger("stator.worker")
 PATIENCE = 10.0
 
 
-class Endpoint:
-    """A server that listens when it is made, or raises ``OSError``; it answers once ``start`` has given it a worker."""
+def parts(worker: "Worker") -> Iterator[WorkerPart]:
+    """Yield the endpoint of a worker whose command asks for one."""
+    port = worker.command.get("metrics_port")
+    if not port:
+        return
+    address, own = worker.command["metrics_address"], port + worker.number
+    try:
+        endpoint = Endpoint(worker, address, own)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"--metrics-port: {address}:{own} cannot be used: {why}") from error
+    yield WorkerPart(start=endpoint.start, stop=endpoint.stop, beat=endpoint.tick, monitor=endpoint.measures)
 
-    def __init__(self, address: str, port: int) -> None:
+
+class Endpoint:
+    """A server that listens when it is made, or raises ``OSError``; it answers once it is started.
+
+    Somebody calls :meth:`tick` whenever the loop of the worker turns, also if nothing else watches it.
+    """
+
+    def __init__(self, worker: "Worker", address: str, port: int) -> None:
+        self.worker = worker
+        self.measures = Measures()
+        self._ticked = 0.0
         self._server = (_Server6 if ":" in address else _Server)((address, port), _Handler)
+        self._server.endpoint = self
         self._thread = threading.Thread(target=self._server.serve_forever, name="stator-endpoint", daemon=True)
 
     @property
@@ -34,9 +58,9 @@ class Endpoint:
         """The port that it listens on; the system chooses one if 0 was asked for."""
         return int(self._server.server_address[1])
 
-    def start(self, worker: "Worker") -> None:
-        """Answer requests about a worker that is about to run."""
-        self._server.worker = worker
+    def start(self) -> None:
+        """Answer requests."""
+        self.tick()
         self._thread.start()
 
     def stop(self) -> None:
@@ -45,11 +69,20 @@ class Endpoint:
             self._server.shutdown()
         self._server.server_close()
 
+    def tick(self) -> None:
+        """Note that the loop turns."""
+        self._ticked = time.monotonic()
+
+    @property
+    def sees_life(self) -> bool:
+        """Whether the loop has turned lately."""
+        return time.monotonic() - self._ticked < self.worker.settings.WATCHDOG / 2
+
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
-    worker: "Worker"
+    endpoint: Endpoint
 
     def server_bind(self) -> None:
         """Bind without looking up this host's name, which may take long and is not used."""
@@ -72,14 +105,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one of the three paths."""
-        worker = self.server.worker
+        endpoint = self.server.endpoint
+        worker = endpoint.worker
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(200, generate_latest(WorkerMetrics(worker)), CONTENT_TYPE_PLAIN_0_0_4)
+                figures = WorkerMetrics(worker, endpoint.measures)
+                self._answer(200, generate_latest(figures), CONTENT_TYPE_PLAIN_0_0_4)
             case "/health":
-                self._tell("alive" if worker.watchdog.sees_life and not worker.health.trouble() else "")
+                self._tell("alive" if endpoint.sees_life and not worker.health.trouble() else "")
             case "/ready":
-                well = "ready" if worker.is_ready and worker.watchdog.sees_life else ""
+                well = "ready" if worker.is_ready and endpoint.sees_life else ""
                 self._tell(well, [f"left out: {operations.lacking}" for operations in worker.tables.left_out])
             case _:
                 self._answer(404, b"not found; use /metrics, /health or /ready\n")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
+from stator.extensions.metrics.measures import Measures, WorkerMetrics
 from stator.metrics import gauges
-from stator.worker.measures import Measures, WorkerMetrics
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 DASHBOARD = ROOT / "deploy/grafana/stator.json"
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
 
@@ -23,10 +23,10 @@ def known() -> set[str]:
     measures.attempts["app.model", "moved"] += 1
     measures.run_times["app.model"].add(1)
     worker: Any = SimpleNamespace(
-        id="a", measures=measures, attempts=SimpleNamespace(running={}), dispatcher=SimpleNamespace(claimed=1),
+        id="a", attempts=SimpleNamespace(running={}), dispatcher=SimpleNamespace(claimed=1),
         recorder=SimpleNamespace(moved={("app.model", "done"): 1}, lost=0),
     )  # fmt: skip
-    text = generate_latest(WorkerMetrics(worker)).decode()
+    text = generate_latest(WorkerMetrics(worker, measures)).decode()
     return set(gauges()) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
 
 
