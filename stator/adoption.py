@@ -245,9 +245,9 @@ def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Op
         # The columns are named as their fields.
         return (operation.name in columns_of(connection, table)) == adds
     with connection.cursor() as cursor:
-        found = set(connection.introspection.get_constraints(cursor, table))
+        constraints = set(connection.introspection.get_constraints(cursor, table))
     name = operation.index.name if isinstance(operation, AddIndex) else operation.name
-    return (name in found) == adds
+    return (name in constraints) == adds
 
 
 def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Index) -> None:
@@ -260,10 +260,10 @@ def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Index) -
     def build(_wait: float) -> None:
         with editor.connection.cursor() as cursor:
             cursor.execute(find, [_table(editor, model), index.name])
-            found = cursor.fetchone()
-        if found == (False,):
+            answer = cursor.fetchone()
+        if answer == (False,):
             editor.remove_index(model, index, concurrently=True)  # type: ignore[call-arg]
-        if found != (True,):
+        if answer != (True,):
             editor.add_index(model, index, concurrently=True)  # type: ignore[call-arg]
 
     _patiently(editor, model, build, in_transaction=False)

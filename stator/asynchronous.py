@@ -22,8 +22,8 @@ def in_thread(
 
     @wraps(method)
     async def run(self: Of, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        found: Result = await sync_to_async(getattr(self, name))(*args, **kwargs)
-        return found
+        result: Result = await sync_to_async(getattr(self, name))(*args, **kwargs)
+        return result
 
     run.__name__ = f"a{name}"
     run.__qualname__ = method.__qualname__.removesuffix(name) + run.__name__

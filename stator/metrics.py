@@ -84,14 +84,14 @@ class SiteMetrics:
         models = managed(StatorModel.subclasses)
         if works_in_schemas():
             _add_schemas(values, in_schemas(models, with_signs=False))
-        for found in () if works_in_schemas() else surveys(models):
-            for label, one in found.models.items():
+        for survey in () if works_in_schemas() else surveys(models):
+            for label, one in survey.models.items():
                 _add_model(values, label, one.depths)
                 _add_unserved(values, label, one.unserved)
-            _add_problems(values, problems_in(found))
-            _add_database(values, found.using)
+            _add_problems(values, problems_in(survey))
+            _add_database(values, survey.using)
             for each in _further():
-                for key, value in each.read(found):
+                for key, value in each.read(survey):
                     # The models of several databases may have one label.
                     values[each.name][key] = values[each.name].get(key, 0) + value
         for name, (labels, help_text) in gauges().items():
@@ -103,42 +103,42 @@ class SiteMetrics:
 
 
 def _add_schemas(values: Values, known: InSchemas) -> None:
-    for name, found in known.total().items():
+    for name, looked in known.total().items():
         label = name.lower()
-        values["stator_ready"][label,] = found.ready
-        values["stator_oldest_ready_seconds"][label,] = found.oldest_ready or 0.0
-        values["stator_leased"][label,] = found.leased
-        values["stator_quarantined"][label,] = found.quarantined
+        values["stator_ready"][label,] = looked.ready
+        values["stator_oldest_ready_seconds"][label,] = looked.oldest_ready or 0.0
+        values["stator_leased"][label,] = looked.leased
+        values["stator_quarantined"][label,] = looked.quarantined
     for scope, models in known.found.items():
-        for name, found in models.items():
+        for name, looked in models.items():
             for figure in ("ready", "leased", "failing", "quarantined"):
                 # Thousands of schemas that are well would be as many time series.
-                if count := getattr(found, figure):
+                if count := getattr(looked, figure):
                     values[f"stator_schema_{figure}"][scope.path, name.lower()] = count
     for alias in {scope.alias for scope in known.found}:
         values["stator_schemas_without_worker"][alias,] = sum(scope.alias == alias for scope in known.alone)
 
 
-def _add_model(values: Values, label: str, found: Depths) -> None:
-    values["stator_ready"][label,] = found.ready
-    values["stator_oldest_ready_seconds"][label,] = found.waited or 0.0
-    values["stator_leased"][label,] = found.leased
-    values["stator_late_leases"][label,] = found.late
-    values["stator_quarantined"][label,] = found.quarantined
-    values["stator_unknown"][label,] = found.unknown
-    values["stator_stuck"][label,] = found.stuck_count
-    for state in found.states.values():
+def _add_model(values: Values, label: str, depths: Depths) -> None:
+    values["stator_ready"][label,] = depths.ready
+    values["stator_oldest_ready_seconds"][label,] = depths.waited or 0.0
+    values["stator_leased"][label,] = depths.leased
+    values["stator_late_leases"][label,] = depths.late
+    values["stator_quarantined"][label,] = depths.quarantined
+    values["stator_unknown"][label,] = depths.unknown
+    values["stator_stuck"][label,] = depths.stuck_count
+    for state in depths.states.values():
         values["stator_objects"][label, state.name] = state.count
 
 
-def _add_unserved(values: Values, label: str, found: list[Problem]) -> None:
-    for one in found:
+def _add_unserved(values: Values, label: str, problems: list[Problem]) -> None:
+    for one in problems:
         if one.code == "unserved":
             values["stator_unserved"][label, one.numbers["group"], one.numbers["reason"]] = one.count
 
 
-def _add_problems(values: Values, found: list[Problem]) -> None:
-    for one in found:
+def _add_problems(values: Values, problems: list[Problem]) -> None:
+    for one in problems:
         # A problem with a worker has no model; a label for the worker would create a time series for each.
         of = (one.model, one.code, one.level)
         values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, one.count)

@@ -145,9 +145,9 @@ class RemapState(RowOperation):
             }
             counts = dict.fromkeys(("state_attempts", "state_failures", "state_crashes"), 0)
             change_rows(rows, {**entering, **counts, "state_version": F("state_version") + 1})
-        elif found := len(rows.values_list("pk")[: COUNTED + 1]):
+        elif count := len(rows.values_list("pk")[: COUNTED + 1]):
             raise CommandError(
-                f"{min(found, COUNTED):,}{'+' if found > COUNTED else ''} rows of {model._meta.label} are in the state "
+                f"{min(count, COUNTED):,}{'+' if count > COUNTED else ''} rows of {model._meta.label} are in the state "
                 f"{self.old!r}, which its graph no longer has. In this migration, name the state that they enter: "
                 f"RemapState({self.model_name!r}, {self.old!r}, 'STATE'{self._of_field}). Or move them with the "
                 "previous release. Then migrate again."
@@ -394,9 +394,9 @@ def _alter(
 ) -> None:
     table = editor.quote_value(editor.quote_name(model._meta.db_table))
     # The catalog finds the partitions, if the table has some, and the index, because its name is not known.
-    found = LEAVES % {"table": table}
-    index = f"SELECT indexrelid::regclass FROM pg_index WHERE indisprimary AND indrelid IN ({found})"  # noqa: S608 - quoted
-    for kind, sql, given in (("TABLE", found, parameters), ("INDEX", index, key)):
+    leaves = LEAVES % {"table": table}
+    index = f"SELECT indexrelid::regclass FROM pg_index WHERE indisprimary AND indrelid IN ({leaves})"  # noqa: S608 - quoted
+    for kind, sql, given in (("TABLE", leaves, parameters), ("INDEX", index, key)):
         for body in _set_and_reset(given):
             alter = f"EXECUTE format('ALTER {kind} %s {body}', part)"
             loop = f"DECLARE part regclass; BEGIN FOR part IN {sql} LOOP {alter}; END LOOP; END"

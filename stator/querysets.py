@@ -152,9 +152,9 @@ class OperatorQuerySet(
         """
         field = state_field(self.model)
         counted = self.order_by().values_list(field.name).annotate(Count("pk"))
-        found = {field.name_of(value): count for value, count in counted}
+        filled = {field.name_of(value): count for value, count in counted}
         names = [*graph_of(self.model).states, *([UNMANAGED] if field.null else [])]
-        return {**dict.fromkeys(names, 0), **found}
+        return {**dict.fromkeys(names, 0), **filled}
 
     def explain_counts(self) -> dict[str, int]:
         """Return the number of rows by the code of the first reason that ``explain()`` gives for them."""

@@ -124,8 +124,8 @@ def json_problem(value: object, deepest: int) -> str:
     for left in range(deepest, -1, -1):
         below: list[object] = []
         for item in level:
-            if isinstance(item, str) and (found := text_problem(item)):
-                return f"a text {found}"
+            if isinstance(item, str) and (problem := text_problem(item)):
+                return f"a text {problem}"
             if isinstance(item, float) and not isfinite(item):
                 return "a number is too large, NaN or Infinity"
             if isinstance(item, dict | list) and not left:

@@ -103,7 +103,7 @@ WITH_SQL = {
 # What may be put into the text of a statement: quoted names, and parts made of such.
 IN_SQL = re.compile(
     r"(table|name|trigger|columns|body|values|pk|pk_type|key|key_type|claimable|arrays|names|kept|further_columns|column|kind|n|of"
-    r"|order|assignments|returning|further|which|pick|picked|held|found|others|index|COUNTED|HISTORY|CHANNEL|sql)"
+    r"|order|assignments|returning|further|which|pick|picked|held|leaves|others|index|COUNTED|HISTORY|CHANNEL|sql)"
     r"|', '\.join\(parts\)|\w+\.ops\.quote_name\(table\)|'pk' if tell else 'count\(\*\)'"
 )
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|LISTEN|NOTIFY|CREATE|DROP|ALTER|SET LOCAL)\b")

@@ -17,8 +17,8 @@ def section_of_changes(request: HttpRequest) -> Section:
     pages, rows = Pages(admin.site, request), list[tuple[str, ...]]()
     for alias, models in by_database(managed(StatorModel.subclasses)).items():
         with Looks(alias) as looks:
-            seen = [model for model in models if pages.may_view(model)]
-            rows += rows_of(actions(seen, looks), deletions(models, looks))
+            viewed = [model for model in models if pages.may_view(model)]
+            rows += rows_of(actions(viewed, looks), deletions(models, looks))
     cells = [tuple(Cell(text) for text in row) for row in rows]
     nothing = "Nobody has changed objects by hand, and no retention has deleted any."
     return Section("changes", "What changed in the last hour", HEADS, cells, empty=nothing)

@@ -92,14 +92,14 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
     field = state_field(rows.model)
     named = ("pk", field.name, "state_version", "state_attempts", "stator_seen_at")
     read = rows.order_by().annotate(stator_seen_at=Now()).values_list(*named)
-    found = list(read[: most + 1])
-    total = len(found)
-    counts = Counter(field.name_of(state) for _, state, *_ in found)
+    listed = list(read[: most + 1])
+    total = len(listed)
+    counts = Counter(field.name_of(state) for _, state, *_ in listed)
     if total <= EXACT:
-        exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in found}
+        exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in listed}
         return Seen(counts, exact, total=total)
     # SQLite's clock has milliseconds, and a move within the millisecond of ``at`` may be later than the page.
-    return Seen(counts if total <= most else {}, None, found[0][-1] - timedelta(milliseconds=1), total)
+    return Seen(counts if total <= most else {}, None, listed[0][-1] - timedelta(milliseconds=1), total)
 
 
 def confirmed_in(request: HttpRequest, model: type[Model]) -> Seen | None:

@@ -20,8 +20,8 @@ DEEPEST = 200
 
 def check_kept(value: object) -> None:
     """Refuse values that databases cannot store as JSON or that a page cannot show again."""
-    if found := json_problem(value, DEEPEST):
-        raise ValidationError(f"This cannot be stored as JSON: {found}.")
+    if problem := json_problem(value, DEEPEST):
+        raise ValidationError(f"This cannot be stored as JSON: {problem}.")
 
 
 class JSONField(forms.JSONField):
@@ -41,8 +41,8 @@ class JSONField(forms.JSONField):
 
     def clean(self, value: object) -> object:
         """Return the value, or the default in place of none."""
-        found = super().clean(value)
-        return self.initial() if found is None and callable(self.initial) else found
+        cleaned = super().clean(value)
+        return self.initial() if cleaned is None and callable(self.initial) else cleaned
 
     def bound_data(self, data: object, initial: object) -> object:
         """Return the typed text."""

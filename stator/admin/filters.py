@@ -96,13 +96,13 @@ class ErrorFilter(admin.SimpleListFilter):
         if not (chosen := self.value()):
             return queryset
         using = getattr(queryset, "_db", None) or router.db_for_read(queryset.model)
-        found = self.failing(OperatorQuerySet(queryset.model, using=using)).order_by()
+        candidates = self.failing(OperatorQuerySet(queryset.model, using=using)).order_by()
         reported = read("fingerprint", using, owner_of(queryset.model), otherwise=None)
         if reported is None:
             return queryset.none()
         if request.method not in ("GET", "HEAD"):
-            return queryset.filter(pk__in=found.alias(stator_error=reported).filter(stator_error=chosen))
-        failing = found.values_list("pk", reported)[:COUNTED]
+            return queryset.filter(pk__in=candidates.alias(stator_error=reported).filter(stator_error=chosen))
+        failing = candidates.values_list("pk", reported)[:COUNTED]
         return queryset.filter(pk__in=[pk for pk, fingerprint in failing if fingerprint == chosen])
 
 

@@ -117,11 +117,11 @@ class Segment:
 
 def state_bar(depths: Depths) -> list[Segment]:
     """Return the states that have objects, in the order of the graph, as parts of one bar."""
-    found = [one for one in depths.states.values() if one.count]
-    total = sum(one.count for one in found)
-    free = BAR - SLIVER * len(found)
+    filled = [one for one in depths.states.values() if one.count]
+    total = sum(one.count for one in filled)
+    free = BAR - SLIVER * len(filled)
     segments, x = [], 0.0
-    for one in found:
+    for one in filled:
         width = SLIVER + free * one.count / total
         segments.append(
             Segment(one.name, count_text(one.count, one.cut), _segment(one), round(x, 1), round(width - 1, 1))

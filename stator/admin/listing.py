@@ -56,8 +56,8 @@ class AtLeast(int):
 
 def bounded_count(rows: QuerySet[Model]) -> int:
     """Return the number of rows, counted up to ``COUNTED``."""
-    found = rows.order_by()[: COUNTED + 1].count()
-    return AtLeast(COUNTED) if found > COUNTED else found
+    count = rows.order_by()[: COUNTED + 1].count()
+    return AtLeast(COUNTED) if count > COUNTED else count
 
 
 def is_large(rows: QuerySet[Model]) -> bool:

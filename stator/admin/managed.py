@@ -49,8 +49,8 @@ class ManagedList(BoundedChangeList):
 
     def get_ordering_field(self, field_name: str | Callable[..., object]) -> Combinable | str | None:
         """Return the field to sort by; for the state, the one that has it."""
-        found = super().get_ordering_field(field_name)
-        return state_field(self.model).name if found == "stator_state" else found
+        ordering = super().get_ordering_field(field_name)
+        return state_field(self.model).name if ordering == "stator_state" else ordering
 
     def enrich(self, rows: list[Any]) -> None:
         """Read the progress of attempts and the latest errors."""
@@ -141,15 +141,15 @@ class StatorAdmin(
         """Return the actions that a list's filters suggest and the user may do: name, label and state to move to."""
         may, asked, field = self.get_actions(request), request.GET, state_field(self.model)
         state = field.find(asked.get(f"{field.name}__exact", asked.get(field.name, "")))
-        found: list[tuple[str, str, str]] = []
+        offers: list[tuple[str, str, str]] = []
         if asked.get("condition") == "quarantined":
-            found = [("stator_release", "Release from quarantine", "")]
+            offers = [("stator_release", "Release from quarantine", "")]
         elif ErrorFilter.parameter_name in asked or asked.get("condition") == "failing":
-            found = [("stator_retry", "Retry now", "")]
+            offers = [("stator_retry", "Retry now", "")]
         elif state is not None and state.leave_by_hand:
             names = actions.next_by_hand(state)
-            found = [("stator_move", f"Move to {name}\N{HORIZONTAL ELLIPSIS}", name) for name in names]
-        return [each for each in found if each[0] in may]
+            offers = [("stator_move", f"Move to {name}\N{HORIZONTAL ELLIPSIS}", name) for name in names]
+        return [each for each in offers if each[0] in may]
 
     def unsortable_if_many(self, name: str) -> bool:
         """Return whether a column has no index, so that only few rows are sorted by it."""

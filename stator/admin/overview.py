@@ -170,8 +170,8 @@ class OverviewAdmin(KeptAdmin):
             raise PermissionDenied
         using, actor = router.db_for_write(model), request.user.get_username()
         rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
-        found = read("fingerprinted", using, rows, form.cleaned_data["fingerprint"], AT_ONCE, otherwise=())
-        permitted = (pages.retryable(model, pks, using) for pks in found)
+        pages_of_keys = read("fingerprinted", using, rows, form.cleaned_data["fingerprint"], AT_ONCE, otherwise=())
+        permitted = (pages.retryable(model, pks, using) for pks in pages_of_keys)
         action = Action.of(model, "retry", actor)
         count = retry_spread(rows, permitted, per_minute=per_minute, most=MAX_RETRIED, action=action)
         fields = {"model": model._meta.label_lower, "actor": actor, "count": count, "per_minute": per_minute}

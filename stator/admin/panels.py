@@ -87,8 +87,8 @@ class ModelRow:
     def named(self) -> str:
         """The states with most objects, as text."""
         bar = sorted(self.surveyed.depths.states.values(), key=lambda one: -one.count)
-        found = [f"{one.name}\N{NO-BREAK SPACE}{count_text(one.count, one.cut)}" for one in bar if one.count]
-        return ", ".join([*found[:NAMED], *(["\N{HORIZONTAL ELLIPSIS}"] if found[NAMED:] else [])]) or "no objects"
+        counts = [f"{one.name}\N{NO-BREAK SPACE}{count_text(one.count, one.cut)}" for one in bar if one.count]
+        return ", ".join([*counts[:NAMED], *(["\N{HORIZONTAL ELLIPSIS}"] if counts[NAMED:] else [])]) or "no objects"
 
     @property
     def figures(self) -> list[tuple[str, str, str]]:
@@ -190,8 +190,8 @@ def show(
     however large the tables are.
     """
     shown = ShownModels()
-    found = surveys(models)
-    for each in found:
+    surveyed = surveys(models)
+    for each in surveyed:
         with Looks(each.using, [one.model for one in each.models.values()], each.unread) as looks:
             _show_database(shown, each, pages, now, looks)
             if only is not None and only._meta.label_lower in each.models:
@@ -199,12 +199,12 @@ def show(
                 kept = flows_of.model if flows_of else only
                 shown.panel = looks.at(kept, partial(_panel, each, only, pages, now, period), None)
     # After all has been read, so that they name what could not be.
-    standing = problems(found)
+    standing = problems(surveyed)
     shown.rows.sort(key=lambda row: row.label)
     for row in shown.rows:
         concerning = (one.level for one in standing if row.label in (one.where, *one.numbers.get("models", ())))
         row.level = min(concerning, default="good")
-    shown.figures = _figures(shown.rows, [process for each in found for process in each.workers.processes])
+    shown.figures = _figures(shown.rows, [process for each in surveyed for process in each.workers.processes])
     every, shown.rows = shown.rows, []
     for row in every:
         (shown.quiet if only is None and row.is_quiet else shown.rows).append(row)
@@ -215,28 +215,28 @@ def show(
     return shown
 
 
-def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime, looks: Looks) -> None:
-    named = _named(found, pages, looks)
-    minutes = looks.of("minutes", found.models, now, otherwise={})
-    for label, one in found.models.items():
+def _show_database(shown: ShownModels, survey: Survey, pages: Pages, now: datetime, looks: Looks) -> None:
+    named = _named(survey, pages, looks)
+    minutes = looks.of("minutes", survey.models, now, otherwise={})
+    for label, one in survey.models.items():
         shown.rows.append(ModelRow(one, minutes.get(label, Minutes([None] * MINUTES))))
         shown.stuck += _stuck(one, named[label], pages)
-    shown.older_errors = shown.older_errors or found.older_errors
+    shown.older_errors = shown.older_errors or survey.older_errors
     # Most failing first.
-    shown.groups += [_described(one, found.models[one.label], named, pages) for one in found.groups[:GROUPS]]
-    for process in found.workers.shown:
+    shown.groups += [_described(one, survey.models[one.label], named, pages) for one in survey.groups[:GROUPS]]
+    for process in survey.workers.shown:
         part = shown.processes if process.status == "alive" or process.runs else shown.ended
-        part.append(_process(process, found, named, pages))
-    shown.alive += sum(process.status == "alive" for process in found.workers.processes)
+        part.append(_process(process, survey, named, pages))
+    shown.alive += sum(process.status == "alive" for process in survey.workers.processes)
 
 
-def _panel(found: Survey, model: type[StatorModel], pages: Pages, now: datetime, period: str) -> Panel:
+def _panel(survey: Survey, model: type[StatorModel], pages: Pages, now: datetime, period: str) -> Panel:
     label = model._meta.label_lower
-    flow = flows(found.using, [label], now, period)[label]
+    flow = flows(survey.using, [label], now, period)[label]
     return Panel(
-        model._meta.label, flow, picture(model, found.models[label].depths, flow, pages), chart(flow.handled),
+        model._meta.label, flow, picture(model, survey.models[label].depths, flow, pages), chart(flow.handled),
         chart(flow.queued), chart(flow.waits), pages.list_of(model),
-        read("stays", found.using, [model], otherwise={}).get(label, []),
+        read("stays", survey.using, [model], otherwise={}).get(label, []),
     )  # fmt: skip
 
 
@@ -263,18 +263,18 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or not value else f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _named(found: Survey, pages: Pages, looks: Looks) -> dict[str, set[object]]:
+def _named(survey: Survey, pages: Pages, looks: Looks) -> dict[str, set[object]]:
     """Return, by model, the keys of stuck, held and example objects that the user may see."""
     pks = {
         label: [*(held.pk for held in one.depths.stuck), *(held.pk for held in one.depths.held)]
-        for label, one in found.models.items()
+        for label, one in survey.models.items()
     }
-    for group in found.groups:
+    for group in survey.groups:
         pks[group.label] += group.failing[:1]
     return {
-        label: looks.at(model, partial(pages.visible, model, part, found.using), set()) if part else set()
+        label: looks.at(model, partial(pages.visible, model, part, survey.using), set()) if part else set()
         for label, part in pks.items()
-        for model in [found.models[label].model]
+        for model in [survey.models[label].model]
     }
 
 
@@ -318,15 +318,15 @@ def _gave_up(group: ErrorGroup, model: type[StatorModel], pages: Pages) -> str:
     )
 
 
-def _process(process: WorkerStatus, found: Survey, named: dict[str, set[object]], pages: Pages) -> dict[str, object]:
+def _process(process: WorkerStatus, survey: Survey, named: dict[str, set[object]], pages: Pages) -> dict[str, object]:
     runs = []
     for label, one in process.shown:
-        model = found.models[label].model
-        seen = one.pk in named[label]
+        model = survey.models[label].model
+        shown = one.pk in named[label]
         runs.append({
-            "what": f"{model._meta.label} {shown_key(one.pk)}" if seen else str(model._meta.label), "state": one.state,
-            "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
-            "progress": one.progress if seen else None,
+            "what": f"{model._meta.label} {shown_key(one.pk)}" if shown else str(model._meta.label), "state": one.state,
+            "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if shown else "",
+            "progress": one.progress if shown else None,
         })  # fmt: skip
     return {
         "url": pages.page_of(Worker, process.worker.pk),

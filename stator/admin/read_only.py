@@ -138,17 +138,17 @@ class WorkerAdmin(KeptAdmin[Worker]):
     @admin.display(description="runs now")
     def holds(self, worker: Worker) -> str:
         """Return links to the objects whose claims it has, for how long, and how far each is."""
-        found = list(islice(held_by(worker), MAX_HELD + 1))
-        if not found:
+        rows = list(islice(held_by(worker), MAX_HELD + 1))
+        if not rows:
             return "nothing"
-        claims = {(one.label.lower(), str(one.pk)): one.token for one in found}
+        claims = {(one.label.lower(), str(one.pk)): one.token for one in rows}
         said = how_far(home_of(worker), claims)
         held = [
             (one, link_to_object(self.admin_site, one.label, str(one.pk)), span(one.running),
              said.get((one.label.lower(), str(one.pk))))
-            for one in found[:MAX_HELD]
+            for one in rows[:MAX_HELD]
         ]  # fmt: skip
-        return render_to_string("stator/admin/held.html", {"held": held, "more": len(found) > MAX_HELD})
+        return render_to_string("stator/admin/held.html", {"held": held, "more": len(rows) > MAX_HELD})
 
     @admin.display(description="models")
     def serves(self, worker: Worker) -> str:

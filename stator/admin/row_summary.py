@@ -65,8 +65,8 @@ def progress(rows: Iterable[StatorModel]) -> dict[object, HowFar]:
     first = next(iter(claimed.values()))
     label = owner_of(type(first))._meta.label_lower
     claims = {(label, text): row.state_claim for text, row in claimed.items() if row.state_claim}
-    found = how_far(first._state.db or home_of(first), claims)
-    return {claimed[text].pk: progress for (_, text), progress in found.items()}
+    reached = how_far(first._state.db or home_of(first), claims)
+    return {claimed[text].pk: progress for (_, text), progress in reached.items()}
 
 
 class LatestError(NamedTuple):

@@ -104,5 +104,5 @@ def timeline_of(row: StatorModel) -> Timeline:
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     """Return a phrase for each worker; without a place for one whose row is deleted, a day after its end."""
     # One more key ensures that the page takes an equal number of statements with and without workers.
-    found = processes_of(Q(pk__in=["", *ids]), using)
-    return {pk: f"worker {pk} ({found[pk]})" if pk in found else f"worker {pk}" for pk in ids}
+    processes = processes_of(Q(pk__in=["", *ids]), using)
+    return {pk: f"worker {pk} ({processes[pk]})" if pk in processes else f"worker {pk}" for pk in ids}

@@ -31,14 +31,14 @@ WORDS = (
 
 def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, object]]:
     """Return the latest actions on objects of the model that the user may undo, each with its address."""
-    found = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
-    undone = {action.undoes for action in found}
+    latest = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
+    undone = {action.undoes for action in latest}
     return [
         {
             "action": action, "words": describe(action), "ago": span(seconds_since(action.at)),
             "url": admin_url(model_admin, "stator_undo", action.pk),
         }
-        for action in found
+        for action in latest
         if action.pk not in undone and _may(model_admin, request, action)
     ][:OFFERED]  # fmt: skip
 

@@ -28,16 +28,16 @@ class StatorAdminSite(AdminSite):
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[object]:
         """Return the apps with their models: the overview first, with the number of problems in its name."""
-        found = super().get_app_list(request, app_label)
-        for app in found:
+        listed = super().get_app_list(request, app_label)
+        for app in listed:
             # The others stay in the order of their names.
             app["models"].sort(key=lambda model: model["model"] is not Overview)
-        for model in (model for app in found for model in app["models"] if model["model"] is Overview):
+        for model in (model for app in listed for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"
         for entries in ENTRIES if app_label in (None, Overview._meta.app_label) else ():
-            found = entries(self, request, found)
-        return found
+            listed = entries(self, request, listed)
+        return listed
 
     def note_problems(self, count: int) -> None:
         """Take the number that the overview has just found, so that nothing is counted again."""

@@ -45,12 +45,12 @@ def deployment_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: 
 
 def model_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Return the problems with the managed models and their graphs."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     for model in _concrete_models(app_configs):
-        found += check_model(model) if issubclass(model, StatorModel) else check_plain_model(model)
+        messages += check_model(model) if issubclass(model, StatorModel) else check_plain_model(model)
     for model in managed_models(app_configs):
-        found += check_graph(model)
-    return found
+        messages += check_graph(model)
+    return messages
 
 
 def database_checks(
@@ -59,13 +59,13 @@ def database_checks(
     """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
     looks = (check_primary, check_clock, check_sqlite, check_migrations, check_rows)
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     for alias in databases or []:
-        found += (of_engine := looked(partial(check_engine, models, alias), alias))
+        messages += (of_engine := looked(partial(check_engine, models, alias), alias))
         # An engine that lacks something may not even have what the other checks read.
         if not any(message.is_serious() for message in of_engine):
-            found += (message for look in looks for message in looked(partial(look, models, alias), alias))
-    return found
+            messages += (message for look in looks for message in looked(partial(look, models, alias), alias))
+    return messages
 
 
 def managed_models(app_configs: Sequence[AppConfig] | None = None) -> list[type[StatorModel]]:

@@ -107,8 +107,8 @@ def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.C
         # ``migrate`` runs the checks before it adds a table or its columns.
         if not router.allow_migrate_model(alias, model) or lack_of(model, alias):
             continue
-        found = depths(OperatorQuerySet(model, using=alias)).unknown_states
-        if unknown := sorted(set(found).difference(model.state_graph.renames)):
+        unknown_states = depths(OperatorQuerySet(model, using=alias)).unknown_states
+        if unknown := sorted(set(unknown_states).difference(model.state_graph.renames)):
             names = ", ".join(repr(name) for name in unknown[:10])
             graph = model.state_graph.__name__
             text = f"Rows of {model.__name__} are in states that {graph} does not have: {names}."

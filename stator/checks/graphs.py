@@ -102,11 +102,11 @@ LOOKS = (
 
 def _reachable(*starts: State, within: Iterable[State] | None = None) -> set[State]:
     """Return the given states and all states that edges reach from them."""
-    found: set[State] = set()
+    reachable: set[State] = set()
     waiting = list(starts)
     while waiting:
         state = waiting.pop()
-        if state not in found and (within is None or state in within):
-            found.add(state)
+        if state not in reachable and (within is None or state in within):
+            reachable.add(state)
             waiting += state.children
-    return found
+    return reachable

@@ -93,14 +93,14 @@ UNUSED = "If you do not use queues, actions and schedules of Stator, add 'stator
 
 def check_shadowing() -> Iterator[checks.CheckMessage]:
     """E003: another package ``tasks`` is imported where ours is configured. W004: it is installed as an app."""
-    found = _imported()
-    if found is None or found == OURS:
+    imported = _imported()
+    if imported is None or imported == OURS:
         return
     if wanted := _configured():
-        text = f"{wanted} needs the package tasks of django-stator, but Python imports {found}."
+        text = f"{wanted} needs the package tasks of django-stator, but Python imports {imported}."
         yield message("E003", text, HINT)
     elif apps.is_installed("tasks"):
-        yield message("W004", f"The app 'tasks' is {found}, not the one of django-stator.", f"{HINT} {UNUSED}")
+        yield message("W004", f"The app 'tasks' is {imported}, not the one of django-stator.", f"{HINT} {UNUSED}")
 
 
 def _imported() -> Path | None:

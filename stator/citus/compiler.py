@@ -69,14 +69,14 @@ def _column(query: Query, alias: str) -> Col | None:
     return field.get_col(alias) if field else None
 
 
-def _is_same(found: object, column: Col) -> bool:
+def _is_same(other: object, column: Col) -> bool:
     """Return whether an expression is this column; columns of a query within two others do not compare as equal."""
-    return isinstance(found, Col) and (found.alias, found.target) == (column.alias, column.target)
+    return isinstance(other, Col) and (other.alias, other.target) == (column.alias, column.target)
 
 
 def _refers_outside(query: Any, conditions: list[Any]) -> bool:
-    found = query._gen_cols(conditions, include_external=True)
-    return any(column.alias in query.external_aliases for column in found)
+    columns = query._gen_cols(conditions, include_external=True)
+    return any(column.alias in query.external_aliases for column in columns)
 
 
 class SQLCompiler(OfSlice):

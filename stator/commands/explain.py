@@ -111,17 +111,17 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     else:
         known = survey(using, [owner_of(model)])
         standing, note, by_schema = problems_in(known), "", {Scope(using): known}
-    found: list[dict[str, object]] = []
+    objects: list[dict[str, object]] = []
     for scope, known in by_schema.items():
-        if left := limit - len(found):
-            found += _objects(model, scope, known, left)
+        if left := limit - len(objects):
+            objects += _objects(model, scope, known, left)
     label = model._meta.label
     lines = [line for problem in standing for line in lines_of(problem)]
-    lines += [line for same in _by_reason(found) for line in _lines_of_group(same)]
-    if len(found) == limit:
+    lines += [line for same in _by_reason(objects) for line in _lines_of_group(same)]
+    if len(objects) == limit:
         lines.append(f"There may be more; raise --limit {limit}.")
     lines += [note] * bool(note)
-    data = {"model": label, "objects": found, "troubles": [problem.as_dict() for problem in standing]}
+    data = {"model": label, "objects": objects, "troubles": [problem.as_dict() for problem in standing]}
     return Answer(data, lines or [f"No object of {label} needs attention."])
 
 
@@ -138,10 +138,10 @@ def _objects(model: type[StatorModel], scope: Scope, known: Survey, limit: int) 
         ]  # fmt: skip
 
 
-def _by_reason(found: list[Figures]) -> Iterable[list[Figures]]:
+def _by_reason(figures: list[Figures]) -> Iterable[list[Figures]]:
     """Return the objects with one first reason together, in the order of the first of them."""
     groups: dict[str, list[Figures]] = defaultdict(list)
-    for one in found:
+    for one in figures:
         groups[one["reasons"][0]["code"]].append(one)
     return groups.values()
 

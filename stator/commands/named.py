@@ -31,8 +31,8 @@ def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:
     """Return the keys that no object has."""
     # Compared as stored, because a field may read another value than it was given.
     stored = rows.model._meta.pk.get_prep_value
-    found = {stored(pk) for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
-    return [pk for pk in pks if stored(pk) not in found]
+    present = {stored(pk) for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
+    return [pk for pk in pks if stored(pk) not in present]
 
 
 def missing_sentence(missing: list[object]) -> str:

@@ -122,11 +122,11 @@ def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[d
     states = [state for state in rows.model.state_graph.states.values() if state.automatic]
     due, crashes = Q() if all_waiting else is_due(rows.model), load_settings().MAX_CRASHES
     in_turn = rows.order_by(place_in_line(), "pk").values_list("pk", flat=True)
-    found = [
+    by_state = [
         [(state, pk) for pk in in_turn.filter(attempt(rows, state, crashes, due).where)[: limit + 1]]
         for state in states
     ]
-    alike = [each for turn in zip_longest(*found) for each in turn if each is not None]
+    alike = [each for turn in zip_longest(*by_state) for each in turn if each is not None]
     chosen = {state: [pk for its, pk in alike[:limit] if its is state] for state in states}
     return chosen, len(alike) > limit
 
@@ -191,8 +191,8 @@ def _grouped(findings: list[Finding]) -> list[dict[str, object]]:
 
 def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[dict[str, object]]:
     """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
-    found = intents(rows, model.state_graph, load_settings().MAX_CRASHES)
-    without = [each for each in found if each.what != ATTEMPTED]
+    meant = intents(rows, model.state_graph, load_settings().MAX_CRASHES)
+    without = [each for each in meant if each.what != ATTEMPTED]
     counted = [(each, bounded(rows.filter(each.where).distinct())) for each in without]
     return [{"from": each.source, "what": each.what, "to": each.to, "count": count} for each, count in counted if count]
 

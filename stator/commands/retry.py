@@ -74,11 +74,11 @@ def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer
         )
     per_minute = 60.0 if options["per_minute"] is None else options["per_minute"]
     positive("--per-minute", per_minute)
-    found = read("fingerprinted", rows.db, rows, str(options["error"]), AT_ONCE, otherwise=())
+    keys = read("fingerprinted", rows.db, rows, str(options["error"]), AT_ONCE, otherwise=())
     most = MAX_NUMBER if options["limit"] is None else limit_of(options)
     action = Action.of(rows.model, "retry", actor())
     with progress("become due") as action.progress:
-        count = retry_spread(rows, found, per_minute=per_minute, most=most, action=action)
+        count = retry_spread(rows, keys, per_minute=per_minute, most=most, action=action)
     label = rows.model._meta.label
     data = {
         "model": label, "error": options["error"], "per_minute": per_minute, "retried": count, "action": action.pk,

@@ -50,12 +50,12 @@ def run(options: Options) -> Answer:
     model = model_of(options["label"])
     if model._meta.is_composite_pk:
         raise BadInput(f"{model._meta.label} has a composite primary key; its statements depend on the rows they find")
-    found = sent_for(operations_for(model, load_settings(), WORKER, database_of(options, model)))
+    sent = sent_for(operations_for(model, load_settings(), WORKER, database_of(options, model)))
     data = [
-        {"verb": verb, "statement": text, "values": [str(value) for value in values]} for verb, text, values in found
+        {"verb": verb, "statement": text, "values": [str(value) for value in values]} for verb, text, values in sent
     ]
     lines: list[str] = []
-    for verb, text, values in found:
+    for verb, text, values in sent:
         lines += [f"-- {verb}", *text.strip().splitlines()]
         lines += [f"-- $1 to ${len(values)}: {', '.join(map(_shown, values))}", ""] if values else [""]
     return Answer(data, lines)

@@ -115,35 +115,35 @@ def _in_schemas(options: Options) -> Answer:
     return Answer(data, lines)
 
 
-def _deleted_in(found: Survey) -> list[Deleted]:
-    models = [one.model for one in found.models.values()]
-    with Looks(found.using, models, found.unread) as looks:
+def _deleted_in(survey: Survey) -> list[Deleted]:
+    models = [one.model for one in survey.models.values()]
+    with Looks(survey.using, models, survey.unread) as looks:
         return deletions(models, looks)
 
 
-def _figures_in(found: Survey) -> list[Figures]:
-    models = [one.model for one in found.models.values()]
-    with Looks(found.using, models, found.unread) as looks:
+def _figures_in(survey: Survey) -> list[Figures]:
+    models = [one.model for one in survey.models.values()]
+    with Looks(survey.using, models, survey.unread) as looks:
         stays_of = looks.of("stays", models, otherwise={})
         times = looks.of("times", models, otherwise={})
-    return [_figures(one, stays_of.get(label, []), times.get(one.model, {})) for label, one in found.models.items()]
+    return [_figures(one, stays_of.get(label, []), times.get(one.model, {})) for label, one in survey.models.items()]
 
 
 def _figures(one: Surveyed, left: list[Stays], times: dict[tuple[str, str], Stay]) -> Figures:
-    model, found = one.model, one.depths
-    cut = {f"states.{state.name}" for state in found.states.values() if state.cut}
+    model, depths = one.model, one.depths
+    cut = {f"states.{state.name}" for state in depths.states.values() if state.cut}
     return {
         "model": model._meta.label,
         "database": one.using,
-        "states": {name: one.count for name, one in found.states.items()},
-        "ready": found.ready,
-        "oldest_ready": found.waited,
-        "leased": found.leased,
-        "failing": found.failing,
-        "stuck": found.stuck_count,
-        "quarantined": found.quarantined,
-        "unknown": found.unknown,
-        "capped": sorted(found.capped | cut),
+        "states": {name: one.count for name, one in depths.states.items()},
+        "ready": depths.ready,
+        "oldest_ready": depths.waited,
+        "leased": depths.leased,
+        "failing": depths.failing,
+        "stuck": depths.stuck_count,
+        "quarantined": depths.quarantined,
+        "unknown": depths.unknown,
+        "capped": sorted(depths.capped | cut),
         "time_in_state": [
             {"from": source, "to": to, "moves": stay.moves, "average": stay.average, "longest": stay.longest}
             for (source, to), stay in sorted(times.items())

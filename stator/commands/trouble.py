@@ -28,17 +28,17 @@ def troubled(one: Surveyed, limit: int) -> list[tuple[object, str, str, float]]:
     Each has its key, its trouble in a word or two, its state, and for how many seconds it has been in that.
     """
     rows: OperatorQuerySet = OperatorQuerySet(one.model, using=one.using)
-    found: dict[object, str] = {}
+    kinds: dict[object, str] = {}
     for what, pks in _sources(one, rows, limit):
         for pk in pks:
-            found.setdefault(pk, what)
-        if len(found) >= limit:
+            kinds.setdefault(pk, what)
+        if len(kinds) >= limit:
             break
-    chosen = list(found)[:limit]
+    chosen = list(kinds)[:limit]
     field = state_field(one.model)
     there = rows.filter(pk__in=chosen).annotate(stator_age=stayed()).values_list("pk", field.name, "stator_age")
     by_pk = {pk: (field.name_of(value), seconds_of(age)) for pk, value, age in there}
-    return [(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
+    return [(pk, kinds[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 
 def _sources(one: Surveyed, rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, Iterable[object]]]:

@@ -54,14 +54,14 @@ def _lines_of(done: Undone, left: int) -> list[str]:
 
 
 def _list(actions: QuerySet[Action]) -> Answer:
-    found = list(actions.annotate(age=Now() - F("at"))[:MAX_LISTED])
-    undone = set(actions.filter(undoes__in=[one.pk for one in found]).values_list("undoes", flat=True))
+    listed = list(actions.annotate(age=Now() - F("at"))[:MAX_LISTED])
+    undone = set(actions.filter(undoes__in=[one.pk for one in listed]).values_list("undoes", flat=True))
     data = [
         {
             "action": one.pk, "kind": one.kind, "count": one.count, "model": one.model_label, "actor": one.actor,
             "age": seconds_of(one.age), "reason": one.reason, "undoes": one.undoes, "undone": one.pk in undone,
         }
-        for one in found
+        for one in listed
     ]  # fmt: skip
     if not data:
         return Answer(data, [f"Nobody has changed objects by hand in the last {span(UNDONE_WITHIN)}."])

@@ -24,16 +24,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the workers of the chosen databases, the latest first."""
     by_alias = by_database(models_of([]), options["database"])
-    found = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
+    workers = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
     rows = [
         [
             row["name"], row["id"], row["host"], row["pid"], _status(row),
             f"{span(row['heartbeat_age'])} ago", row["running"],
             row["handled"], row["lost"], " ".join(row["models"]),
         ]
-        for row in found
+        for row in workers
     ]  # fmt: skip
-    return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
+    return Answer(workers, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
 def _status(row: dict[str, object]) -> str:

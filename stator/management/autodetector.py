@@ -82,11 +82,11 @@ class StateChanges(MigrationAutodetector):
     def generate_altered_fields(self) -> None:
         """Generate the operations on rows after the operations on fields, so that they know the new names."""
         super().generate_altered_fields()
-        found = [
+        changes = [
             (app, operation) for app, model in sorted(self.to_state.models) for operation in self._rows(app, model)
         ]
         # Refusals first, so that nothing was moved if there is one.
-        for app_label, operation in sorted(found, key=lambda each: isinstance(each[1], RenameState)):
+        for app_label, operation in sorted(changes, key=lambda each: isinstance(each[1], RenameState)):
             self.add_operation(app_label, operation)
 
     def _rows(self, app_label: str, model_name: str) -> list[RowOperation]:
@@ -100,7 +100,7 @@ class StateChanges(MigrationAutodetector):
 
     def _build_migration_list(self, graph: MigrationGraph | None = None) -> None:
         super()._build_migration_list(graph)  # type: ignore[misc]
-        for app_label, found in self.migrations.items():
+        for app_label, own in self.migrations.items():
             adoptions = {
                 name: self.to_state.models[app_label, name]
                 for app, name in sorted(self.to_state.models)
@@ -109,9 +109,9 @@ class StateChanges(MigrationAutodetector):
             fills = {name: self._fill(app_label, name, model) for name, model in adoptions.items()}
             for name, model in adoptions.items():
                 self._warn_of_loss(app_label, name, model, is_filled=fills[name] is not None)
-            for migration in found if adoptions else ():
+            for migration in own if adoptions else ():
                 vars(migration)["operations"] = self._adopt(app_label, adoptions, fills, migration.operations)
-            self.migrations[app_label] = [part for migration in found for part in _parts(migration)]
+            self.migrations[app_label] = [part for migration in own for part in _parts(migration)]
 
     def _is_adopted(self, app_label: str, model_name: str) -> bool:
         """Return whether a table that is there gets the mixin, now or with another package's columns already."""
@@ -172,7 +172,7 @@ class StateChanges(MigrationAutodetector):
 
         Columns are removed last, in a migration of their own, so that a migration before it can read them.
         """
-        found: dict[str, list[Operation]] = {}
+        by_name: dict[str, list[Operation]] = {}
         others: list[Operation] = []
         removals: list[Operation] = []
         added = {(each.model_name_lower, each.name) for each in operations if isinstance(each, AddField)}
@@ -182,12 +182,12 @@ class StateChanges(MigrationAutodetector):
             if name not in adoptions or former is None:
                 others.append(operation)
             elif _is_of_mixin(operation, former, {cast("StateField", _state_field(adoptions[name])).name}):
-                found.setdefault(name, []).append(operation)
+                by_name.setdefault(name, []).append(operation)
             elif isinstance(operation, RemoveField) and (name, operation.name) not in added:
                 removals.append(operation)
             else:
                 others.append(operation)
-        for name, own in found.items():
+        for name, own in by_name.items():
             others += _adoption(adoptions[name], self.from_state.models[app_label, name], own)
             if fill := fills[name]:
                 others.append(fill)

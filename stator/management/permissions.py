@@ -45,24 +45,24 @@ def create_permissions(
     types = content_type.objects.db_manager(using).get_for_models(*models, for_concrete_models=False)
     wanted = {(types[model].pk, get_permission_codename(ACTION, model._meta)): model for model in models}
     rows = permission.objects.using(using)
-    found = set(rows.filter(content_type__in=types.values()).values_list("content_type_id", "codename"))
+    existing = set(rows.filter(content_type__in=types.values()).values_list("content_type_id", "codename"))
     rows.bulk_create(
         permission(content_type_id=pk, codename=codename, name=f"Can force {model._meta.verbose_name_raw}"[:255])
         for (pk, codename), model in wanted.items()
-        if (pk, codename) not in found
+        if (pk, codename) not in existing
     )
 
 
 def _delete_former(app_config: AppConfig, permissions: QuerySet[Model]) -> None:
     """Delete the permissions on models that are still there without the mixin, and do not declare them themselves."""
     ours = permissions.filter(content_type__app_label=app_config.label, codename__startswith=f"{ACTION}_")
-    found = {(model, name): pk for model, name, pk in ours.values_list("content_type__model", "codename", "pk")}
+    existing = {(model, name): pk for model, name, pk in ours.values_list("content_type__model", "codename", "pk")}
     former = [
         (model._meta.model_name, get_permission_codename(ACTION, model._meta))
         for model in app_config.get_models()
-        if found and not issubclass(model, StatorModel) and not _declares(model)
+        if existing and not issubclass(model, StatorModel) and not _declares(model)
     ]
-    if gone := [found[key] for key in former if key in found]:
+    if gone := [existing[key] for key in former if key in existing]:
         permissions.filter(pk__in=gone).delete()
 
 

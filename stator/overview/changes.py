@@ -24,8 +24,8 @@ HEADS = ("What", "Objects", "Model", "By", "When")
 def deletions(models: Iterable[type[Model]], looks: Looks) -> list[Deleted]:
     """Return what retentions have deleted of these models and of the framework's own tables, most first."""
     labels = [model._meta.label_lower for model in (*models, *(table.model for table in RECORD_TABLES))]
-    found: list[Deleted] = looks.of("deletions", labels, otherwise=[])
-    return found
+    deleted: list[Deleted] = looks.of("deletions", labels, otherwise=[])
+    return deleted
 
 
 def deletion_text(one: Deleted) -> str:
@@ -40,8 +40,8 @@ def actions(models: Iterable[type[Model]], looks: Looks) -> list[Any]:
     """Return the manual actions of the last hour on these models, the latest first, each with its ``age``."""
     labels = [model._meta.label_lower for model in models]
     rows = undoable(looks.using).filter(model_label__in=labels).annotate(age=Now() - F("at"))
-    found: list[object] = looks.at(Action, lambda: list(rows[:ACTIONS]), [])
-    return found
+    latest: list[object] = looks.at(Action, lambda: list(rows[:ACTIONS]), [])
+    return latest
 
 
 def rows_of(done: Iterable[Any], deleted: Iterable[Deleted]) -> list[tuple[str, ...]]:

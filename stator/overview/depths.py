@@ -67,31 +67,31 @@ def depths(rows: OperatorQuerySet, counted: StateCounts | None = None) -> Depths
     """
     label, states = rows.model._meta.label_lower, rows.model.state_graph.states
     counted = counted or counts({label: rows})[label]
-    found = empty(rows)
+    counted_depths = empty(rows)
     numbers = counted.numbers
-    answers = map(numbers.__getitem__, range(7 + len(found.states)))
+    answers = map(numbers.__getitem__, range(7 + len(counted_depths.states)))
     ready, claimed, quarantined, apart, unknown, failed, far, *rested = answers
-    found.quarantined = _count(quarantined)
-    found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
-    found.unknown_states.update({some.value: some.count for some in unknown})
-    _note_ready(rows, ready, found)
-    found.far.update({some.value: some.count for some in far})
+    counted_depths.quarantined = _count(quarantined)
+    counted_depths.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
+    counted_depths.unknown_states.update({some.value: some.count for some in unknown})
+    _note_ready(rows, ready, counted_depths)
+    counted_depths.far.update({some.value: some.count for some in far})
     if far:
-        _read_far(rows, found)
-    _note_held(counted.held, found)
+        _read_far(rows, counted_depths)
+    _note_held(counted.held, counted_depths)
     for state, resting in zip(states.values(), rested, strict=False):
-        _note_resting(rows, state, resting, found)
-    if UNMANAGED in found.states:
-        _note_unmanaged(rested[-1], found)
-    _leave_out_quarantined(rows, ready, apart, found)
-    found.stuck.sort(key=lambda one: -one.age)
-    return found
+        _note_resting(rows, state, resting, counted_depths)
+    if UNMANAGED in counted_depths.states:
+        _note_unmanaged(rested[-1], counted_depths)
+    _leave_out_quarantined(rows, ready, apart, counted_depths)
+    counted_depths.stuck.sort(key=lambda one: -one.age)
+    return counted_depths
 
 
 def empty(rows: OperatorQuerySet) -> Depths:
     """Return the numbers of a model without objects."""
-    found = {name: InState(name, state) for name, state in rows.model.state_graph.states.items()}
-    return Depths(found | ({UNMANAGED: InState(UNMANAGED)} if state_field(rows.model).null else {}))
+    states = {name: InState(name, state) for name, state in rows.model.state_graph.states.items()}
+    return Depths(states | ({UNMANAGED: InState(UNMANAGED)} if state_field(rows.model).null else {}))
 
 
 def _question_of(rows: OperatorQuerySet) -> Question:
@@ -135,8 +135,8 @@ def resting_unknown(rows: OperatorQuerySet) -> OperatorQuerySet:
 
 def _unmanaged(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return resting rows without a state. Index ``st_rest``."""
-    found: OperatorQuerySet = state_field(rows.model).unmanaged(rows.filter(RESTING))
-    return found.order_by("state_next_attempt", "state_changed")
+    unmanaged: OperatorQuerySet = state_field(rows.model).unmanaged(rows.filter(RESTING))
+    return unmanaged.order_by("state_next_attempt", "state_changed")
 
 
 def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
@@ -172,30 +172,30 @@ def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
     return rows.filter(RESTING, **state_field(rows.model).at(state)).order_by("state_next_attempt", "state_changed")
 
 
-def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
+def _note_ready(rows: OperatorQuerySet, ready: list[Tally], sums: Depths) -> None:
     # Unmanaged rows are ready only until workers have seen them.
     managed = [one for one in ready if one.value != UNMANAGED]
-    found.ready = _count(managed)
-    found.waited = longest(one.waited for one in managed)
-    for one in found.states.values():
-        one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
+    sums.ready = _count(managed)
+    sums.waited = longest(one.waited for one in managed)
+    for one in sums.states.values():
+        one.cut = sums.ready > COUNTED and one.state is not None and one.state.automatic
     for some in ready:
-        there = found.states.get(some.value)
+        there = sums.states.get(some.value)
         if some.value == UNMANAGED and there is not None:
             there.resting += some.count
             continue
         if there is None or there.state is None:
             # No worker claims them, so they are at the head of the line.
-            found.unknown_states[some.value] += some.count
+            sums.unknown_states[some.value] += some.count
             continue
         there.ready, there.oldest, there.stuck, there.waited = some.count, some.oldest, some.late, some.waited
         if some.late:
             late = _ready(rows).filter(_late(there.state), **state_field(rows.model).at(there.state))
-            _name(late, there, found, some.late)
+            _name(late, there, sums, some.late)
 
 
-def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], found: Depths) -> None:
-    one = found.states[state.name]
+def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], sums: Depths) -> None:
+    one = sums.states[state.name]
     for some in resting:
         one.resting, one.cut = some.count, one.cut or some.count > COUNTED
         one.oldest = max(one.oldest or 0.0, some.oldest)
@@ -204,24 +204,24 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
             one.unmarked = some.waited
         if some.late:
             # No more than were counted: the search for one more would read all rows.
-            _name(resting_in(rows, state).filter(_late(state)), one, found, some.late)
+            _name(resting_in(rows, state).filter(_late(state)), one, sums, some.late)
 
 
-def _note_unmanaged(resting: list[Tally], found: Depths) -> None:
-    one = found.states[UNMANAGED]
+def _note_unmanaged(resting: list[Tally], sums: Depths) -> None:
+    one = sums.states[UNMANAGED]
     one.resting += _count(resting)
     one.cut = one.resting > COUNTED
 
 
-def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], found: Depths) -> None:
+def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], sums: Depths) -> None:
     """Subtract the quarantined rows from the others, and set the waits of those: up to two statements for a state."""
     in_line = {some.value: some.flagged for some in ready}
     for some in quarantined:
-        one, queued = found.states[some.value], in_line.get(some.value, 0)
+        one, queued = sums.states[some.value], in_line.get(some.value, 0)
         one.quarantined = some.count
         one.stuck = max(0, one.stuck - some.late)
         one.ready, one.resting = max(0, one.ready - queued), max(0, one.resting - max(0, some.count - queued))
-        found.ready, found.failing = max(0, found.ready - queued), max(0, found.failing - some.flagged)
+        sums.ready, sums.failing = max(0, sums.ready - queued), max(0, sums.failing - some.flagged)
         if one.unmarked is not None and one.state is not None:
             one.unmarked = _first_due(rows, one.state)
 
@@ -233,20 +233,20 @@ def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
     due = [others.filter(state_next_attempt__isnull=part) for part in (True, False)]
     if start := start_of(rows.model, state):
         due += [due[0].filter(start.missing), due.pop(0).order_by(start.date)]
-    found = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]
-    return max((wait for wait in found if wait), default=None)
+    waiting = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]
+    return max((wait for wait in waiting if wait), default=None)
 
 
-def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> None:
+def _name(line: OperatorQuerySet, one: InState, sums: Depths, count: int) -> None:
     read = line.annotate(stator_age=columns.stayed()).values_list("pk", "state_crashes", "stator_age")
     most = load_settings().MAX_CRASHES
     rows = read[: min(NAMED, count)]
-    found.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, crashes, age in rows if crashes < most]
+    sums.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, crashes, age in rows if crashes < most]
 
 
-def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
+def _read_far(rows: OperatorQuerySet, sums: Depths) -> None:
     first = far_future(rows).values_list("pk", "state_next_attempt")[:FAR_NAMED]
-    found.far_first = [Far(pk, due) for pk, due in first]
+    sums.far_first = [Far(pk, due) for pk, due in first]
 
 
 def held(rows: OperatorQuerySet) -> list[Held]:
@@ -261,13 +261,13 @@ def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Hel
         pk = rows.model._meta.pk
         own = label if rows.model._meta.is_composite_pk else (type(pk), pk.rel_db_type(connections[rows.db]))
         alike[own].append(_claimed(rows, label))
-    found: dict[str, list[Held]] = {label: [] for label in rows_of}
+    held: dict[str, list[Held]] = {label: [] for label in rows_of}
     for label, pk, state, token, since, until, changed, now in chain.from_iterable(map(united, alike.values())):
         ages = _between(changed, now), _between(since, now), (now - until).total_seconds()
-        found[label].append(Held(pk, state, token, *ages))
-    for each in found.values():
+        held[label].append(Held(pk, state, token, *ages))
+    for each in held.values():
         each.sort(key=lambda one: -one.late)
-    return found
+    return held
 
 
 def _claimed(rows: OperatorQuerySet, label: str) -> QuerySet[Model, Row]:
@@ -279,15 +279,15 @@ def _claimed(rows: OperatorQuerySet, label: str) -> QuerySet[Model, Row]:
     return claimed.values_list("stator_label", *names)[:LEASED]
 
 
-def _note_held(claimed: list[Held], found: Depths) -> None:
-    found.held = claimed
+def _note_held(claimed: list[Held], sums: Depths) -> None:
+    sums.held = claimed
     for row in claimed:
-        one = found.states.setdefault(row.state, InState(row.state))
+        one = sums.states.setdefault(row.state, InState(row.state))
         one.leased += 1
         one.oldest = max(one.oldest or 0.0, row.age)
         if one.state and one.state.expect_within and row.age > one.state.expect_within:
             one.stuck += 1
-            found.stuck.append(Stuck(row.pk, row.state, row.age))
+            sums.stuck.append(Stuck(row.pk, row.state, row.age))
 
 
 def _late(state: State) -> Q | None:

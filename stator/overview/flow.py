@@ -41,11 +41,11 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     It covers the hours of the last day, the days of the last month, or for the queue the minutes of the last hour:
     attempts are counted by the hour.
     """
-    found = {label: Flow() for label in labels}
+    by_label = {label: Flow() for label in labels}
     # Those that are no attempts.
-    read("moves", using, found, now, otherwise=None)
-    read("flows", using, found, now, period, otherwise=None)
-    return found
+    read("moves", using, by_label, now, otherwise=None)
+    read("flows", using, by_label, now, period, otherwise=None)
+    return by_label
 
 
 MINUTES = 60
@@ -139,9 +139,9 @@ class Stays:
         return f"{_share(self.burn)} (more than {_within(self.expected)})"
 
 
-def moves(found: list[Stays]) -> int:
+def moves(stays: list[Stays]) -> int:
     """Return the number of moves in these numbers."""
-    return sum(one.moves for one in found)
+    return sum(one.moves for one in stays)
 
 
 def _within(seconds: float) -> str:

@@ -115,10 +115,10 @@ class Looks:
             whole = self._problem(model, said, where="database", model="")
             self.unread |= dict.fromkeys((label, *(each._meta.label_lower for each in self.models)), whole)
         else:
-            found = holders(self.using)
-            self._leave_out(model, holder_among(found, _tables_of(model)))
+            locked = holders(self.using)
+            self._leave_out(model, holder_among(locked, _tables_of(model)))
             for each in self.models:
-                if held := next((found[table] for table in _tables_of(each) if table in found), None):
+                if held := next((locked[table] for table in _tables_of(each) if table in locked), None):
                     self._leave_out(each, held)
 
     def _leave_out(self, model: type[Model], holder: LockHolder | None) -> None:

@@ -142,8 +142,8 @@ def scopes_with(model: type[StatorModel], pk: object, using: str) -> list[Scope]
     """Return the schemas of the setting that have an object with this key; raise as :func:`in_schemas`."""
     served, scopes, _ = _find([owner_of(model)], using)
     sought = existing(OperatorQuerySet(model, using=using).filter(pk=pk))
-    found = served.read(using, [scope.path for scope in scopes], Statement.of("SELECT ", sought))
-    return [scope for scope in scopes if found.get(scope.path, (False,))[0]]
+    answers = served.read(using, [scope.path for scope in scopes], Statement.of("SELECT ", sought))
+    return [scope for scope in scopes if answers.get(scope.path, (False,))[0]]
 
 
 def _find(models: list[type[StatorModel]], using: str | None) -> tuple[Served, Scopes, dict[str, str]]:
@@ -207,8 +207,8 @@ class SchemaSurveys:
     def problems(self) -> list[Problem]:
         """Return the problems of these schemas, the worst first; problems with the same cause are one."""
         by_cause: dict[tuple[object, ...], list[tuple[str, Problem]]] = defaultdict(list)
-        for scope, found in self.found.items():
-            for one in problems_in(found):
+        for scope, each in self.found.items():
+            for one in problems_in(each):
                 by_cause[one.cause].append((scope.path, one))
         return in_order(_merged(same) for same in by_cause.values())
 
@@ -273,8 +273,8 @@ def _statement(alias: str, models: Iterable[type[Model]], with_signs: bool) -> S
     return Statement.of("SELECT ", joined(parts, ", "))
 
 
-def _any(found: Iterable[QuerySet[Model, object]]) -> Statement:
-    return joined([Statement("FALSE"), *map(existing, found)], " OR ")
+def _any(querysets: Iterable[QuerySet[Model, object]]) -> Statement:
+    return joined([Statement("FALSE"), *map(existing, querysets)], " OR ")
 
 
 def _signs(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model, object]]:

@@ -31,9 +31,9 @@ def surveys(models: Iterable[type[StatorModel]], using: str | None = None) -> li
     return [survey(alias, part) for alias, part in by_database(models, using).items()]
 
 
-def problems(found: Iterable[Survey]) -> list[Problem]:
+def problems(surveyed: Iterable[Survey]) -> list[Problem]:
     """Return the problems of some databases, the worst first."""
-    return in_order(one for each in found for one in problems_in(each))
+    return in_order(one for each in surveyed for one in problems_in(each))
 
 
 def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
@@ -119,10 +119,10 @@ def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], lo
         with looks.limits():
             probe_columns(others.values(), looks.using)
     except DatabaseError:
-        found = {label: lack for label, model in others.items() if (lack := lack_of(model, looks.using))}
-        for label in others.keys() - found.keys():
+        lacking = {label: lack for label, model in others.items() if (lack := lack_of(model, looks.using))}
+        for label in others.keys() - lacking.keys():
             looks.at(others[label], partial(probe_columns, [others[label]], looks.using), None)
-        return found
+        return lacking
     return {}
 
 

@@ -27,8 +27,8 @@ def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
         claimed = looks.together(partial(held_by_label, rows_of))
         if claimed is None:
             claimed = {label: looks.at(rows.model, partial(held, rows), []) for label, rows in rows_of.items()}
-        found = [(label, one) for label, each in claimed.items() for one in each]
-        return workers_holding(using, found, looks)
+        claims = [(label, one) for label, each in claimed.items() for one in each]
+        return workers_holding(using, claims, looks)
 
 
 def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) -> Workers:
@@ -42,25 +42,25 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
     workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
     processes = [_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers]
-    found = Workers(processes, unread=looks.unread)
-    _note_progress(using, found, looks)
-    return found
+    status = Workers(processes, unread=looks.unread)
+    _note_progress(using, status, looks)
+    return status
 
 
-def _note_progress(using: str, found: Workers, looks: Looks) -> None:
+def _note_progress(using: str, workers: Workers, looks: Looks) -> None:
     """Read how far the attempts are that are shown of the shown workers."""
-    shown = [process.shown for process in found.shown]
+    shown = [process.shown for process in workers.shown]
     claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
     read = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS.all if claims]
     said = {key: shown for each in read for key, shown in each.items()}
-    for process in found.shown if said else ():
+    for process in workers.shown if said else ():
         process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]
 
 
 def _process(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) -> WorkerStatus:
-    found: Any = worker
+    status_of: Any = worker
     # A silent worker is not known to be up any more.
-    until = found.stopped or (found.heartbeat if found.status == "silent" else found.now)
-    heard = seconds_of(found.now - found.heartbeat)
-    since = seconds_of(until - found.started)
-    return WorkerStatus(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)
+    until = status_of.stopped or (status_of.heartbeat if status_of.status == "silent" else status_of.now)
+    heard = seconds_of(status_of.now - status_of.heartbeat)
+    since = seconds_of(until - status_of.started)
+    return WorkerStatus(worker, status_of.status, since, heard, runs.get(worker.pk, []), status_of.deaf or {}, ending)

@@ -18,12 +18,12 @@ from stator.worker.executor import PLAIN, Attempted, Calls, CallsByState
 
 def calls_by_state(models: Iterable[Operations]) -> CallsByState:
     """Return the calls of the handlers around which an extension does something."""
-    found = {
+    by_state = {
         (operations.label, state.name): calls_of(operations, state)
         for operations in models
         for state in operations.graph.automatic_states
     }
-    return {key: calls for key, calls in found.items() if calls is not PLAIN}
+    return {key: calls for key, calls in by_state.items() if calls is not PLAIN}
 
 
 def calls_of(operations: Operations, state: State, further: Iterable[Around] = ()) -> Calls:

@@ -76,11 +76,11 @@ def clean_connections() -> None:
     """Discard this thread's connections that have an open or failed transaction or a changed session."""
     _thread.cleaned = time.monotonic()
     # To ask Django for this thread's connections takes as long as the rest of a short attempt.
-    found = getattr(_thread, "connections", [])
+    own = getattr(_thread, "connections", [])
     # A project may add databases at run time.
-    if len(found) != len(connections.settings):
-        found = _thread.connections = list(connections.all())
-    for connection in found:
+    if len(own) != len(connections.settings):
+        own = _thread.connections = list(connections.all())
+    for connection in own:
         connection.queries_log.clear()
         if connection.connection is None:
             continue

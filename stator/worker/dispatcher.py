@@ -257,11 +257,11 @@ class Dispatcher:
 
     async def _claim_without_threads(self, lane: Lane) -> int:
         """Claim rows that need no thread; the lane stays hungry, because its other rows wait for a thread."""
-        with self._attempts.sparing_threads(lane.operations) as (room, found):
+        with self._attempts.sparing_threads(lane.operations) as (room, claims):
             if room:
-                found += await self._take(lane, lane.most(room))
-        self._attempts.begin(found)
-        return len(found)
+                claims += await self._take(lane, lane.most(room))
+        self._attempts.begin(claims)
+        return len(claims)
 
     async def _claim_crashed_for(self, lane: Lane) -> int:
         held = self._attempts.running, self._recorder.held

@@ -49,11 +49,11 @@ def report_held(claim: Claim, stacks: str) -> None:
 def _calls_in(stacks: str) -> traceback.StackSummary:
     """Return the calls of the handler in the thread that makes an attempt, the innermost last."""
     for thread in stacks.split("\n\n"):
-        found = [(path, int(line), name) for path, line, name in FRAME.findall(thread)]
-        deep = next((deep for deep, (path, _, _) in enumerate(found) if path == EXECUTOR), 0)
+        calls = [(path, int(line), name) for path, line, name in FRAME.findall(thread)]
+        deep = next((deep for deep, (path, _, _) in enumerate(calls) if path == EXECUTOR), 0)
         if deep:
             return traceback.StackSummary.from_list(
-                [traceback.FrameSummary(path, line, name) for path, line, name in reversed(found[:deep][:CALLS])]
+                [traceback.FrameSummary(path, line, name) for path, line, name in reversed(calls[:deep][:CALLS])]
             )
     return traceback.StackSummary()
 
@@ -61,8 +61,8 @@ def _calls_in(stacks: str) -> traceback.StackSummary:
 def _hanging(threads: Collection[int]) -> Iterator[tuple[list[Claim], traceback.StackSummary]]:
     """Yield the claims of each attempt with the calls of its handler, the innermost last."""
     for ident, frame in sys._current_frames().items():
-        if ident in threads and (found := _attempt_in(frame)):
-            claims, depth = found
+        if ident in threads and (attempt := _attempt_in(frame)):
+            claims, depth = attempt
             yield claims, traceback.StackSummary.from_list(traceback.extract_stack(frame)[-depth:][-CALLS:])
 
 

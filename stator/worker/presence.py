@@ -144,8 +144,8 @@ class Presence:
         """Return processes of this host that are gone without a word: one that was killed cannot say so."""
         others = Worker.objects.using(alias).filter(host=socket.gethostname()[:HOST_LENGTH], stopped=None)
         maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
-        found = maybe.exclude(pk=self._id).values_list("pk", "pid")[:MAX_ENDED]
-        return [pk for pk, pid in found if not _exists(pid)]
+        pids = maybe.exclude(pk=self._id).values_list("pk", "pid")[:MAX_ENDED]
+        return [pk for pk, pid in pids if not _exists(pid)]
 
     def _row(self, alias: str, labels: list[str], published: dict[str, object]) -> Worker:
         return Worker(

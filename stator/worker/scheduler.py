@@ -156,15 +156,15 @@ class Scheduler:
         # Waiting for another transaction's lock costs the database nothing.
         took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
         self._least = max(FIRST_LOOK, rest_after(took, self._settings, self._look_part))
-        has_work = any(found.has_rows for found in work.values())
+        has_work = any(own.has_rows for own in work.values())
         served = sum(not operations.lacking for operations in self._operations)
         self.found_nothing = self._saw_all and len(work) == served and not has_work
         self.work = {each: work.get(each) or self.work[each] for each in self._operations if each in work | self.work}
         self._note_due(work)
-        for operations, found in work.items():
+        for operations, own in work.items():
             if operations.alias not in outages:
                 with outages.noted(operations.alias):
-                    await self._do(operations, found)
+                    await self._do(operations, own)
         for scope in self._by_scope if self._owed else ():
             await self._do_owed(scope, outages)
         if self._lanes.are_wanted:
@@ -181,23 +181,23 @@ class Scheduler:
 
     def _note_due(self, work: dict[Operations, Work]) -> None:
         now = time.monotonic()
-        for operations, found in work.items():
-            self._due[operations] = now + (float("inf") if found.next_due is None else found.next_due)
+        for operations, own in work.items():
+            self._due[operations] = now + (float("inf") if own.next_due is None else own.next_due)
         self._due = {operations: due for operations, due in self._due.items() if operations in self.work}
         self._next_due = min(self._due.values(), default=float("inf"))
 
     def look(self, outages: Outages) -> dict[Operations, Work]:
         """Return what each model has to do, with one statement per scope."""
-        found: dict[Operations, Work] = {}
+        looked: dict[Operations, Work] = {}
         asks_nodes = any(each.division.spans for each in self._operations)
         self._look_part = LOOK_PART_OF_NODES if asks_nodes else LOOK_PART
         for scope in self._to_look_at():
             if scope.alias not in outages and (group := self._served(scope)):
                 self._looked[scope] = time.monotonic()
                 with outages.noted(scope.alias), scope.enter():
-                    all_together, look = partial(together, group, LOOK), partial(_look_at, found)
-                    self._watermarks[scope].look(group, all_together, look, found, everything=self._at_once)
-        return found
+                    all_together, look = partial(together, group, LOOK), partial(_look_at, looked)
+                    self._watermarks[scope].look(group, all_together, look, looked, everything=self._at_once)
+        return looked
 
     def _to_look_at(self) -> list[Scope]:
         """Return the scopes that are polled now: many scopes together are polled about as often as one would be."""
@@ -317,13 +317,13 @@ class Scheduler:
         return True
 
 
-def _look_at(found: dict[Operations, Work], watermark: datetime | None, *part: Operations) -> None:
+def _look_at(looked: dict[Operations, Work], watermark: datetime | None, *part: Operations) -> None:
     """Note what each model has to do. The poll meets every node; if one is away, there may be work on the others."""
     try:
-        found.update(look(*part, watermark=watermark))
+        looked.update(look(*part, watermark=watermark))
     except DatabaseError as error:
         if len(part) == 1 and part[0].division.spans and is_of_remote(error):
-            found[part[0]] = MAY_BE
+            looked[part[0]] = MAY_BE
         raise
 
 

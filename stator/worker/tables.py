@@ -47,10 +47,10 @@ class Tables:
 
     async def read(self, group: list[Operations]) -> None:
         """Read the tables of some models."""
-        found = await self._run(_lacks, group)
+        lacking = await self._run(_lacks, group)
         for operations in list(group):
             before = operations.lacking
-            if lack := found.get(operations, before):
+            if lack := lacking.get(operations, before):
                 operations.suspended.suspend(TABLE, lack, PACE)
             else:
                 operations.suspended.end(TABLE)
@@ -64,18 +64,18 @@ class Tables:
 
 def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
     """Return what the table of each model lacks, without models in unreachable databases."""
-    found: dict[Operations, str] = {}
+    lacking: dict[Operations, str] = {}
     away: set[str] = set()
     for operations in group:
         if operations.alias in away:
             continue
         try:
             with operations.scope.enter():
-                found[operations] = lack_of(operations.model, operations.alias)
+                lacking[operations] = lack_of(operations.model, operations.alias)
         except (DatabaseError, InterfaceError):
             # The worker's own statements meet this error as well; they wait for the database or end the worker.
             away.add(operations.alias)
-    return found
+    return lacking
 
 
 def _log(operations: Operations) -> None:

@@ -54,7 +54,7 @@ class Watermarks:
         group: list[Operations],
         together: Together,
         look: Callable[..., object],
-        found: dict[Operations, Work],
+        looked: dict[Operations, Work],
         *,
         everything: bool,
     ) -> None:
@@ -69,7 +69,7 @@ class Watermarks:
             before = self._look_before(group, together, began)
             began = time.monotonic()
         together(partial(look, self.since))
-        found.update({each: found[each] | work for each, work in before.items() if each in found})
+        looked.update({each: looked[each] | work for each, work in before.items() if each in looked})
         if self.since is None:
             self._is_slow = _counts_as_slow(group, time.monotonic() - began)
             self._again = began

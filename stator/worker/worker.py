@@ -456,12 +456,12 @@ class Worker(WorkerOptions):
 
     def served(self) -> dict[Scope, list[str]]:
         """Return the labels of the models that it serves in each scope, busy or not."""
-        found: dict[Scope, list[str]] = defaultdict(list)
+        labels_of: dict[Scope, list[str]] = defaultdict(list)
         for operations in self.kinds if self.find is None else ():
-            found[operations.scope].append(operations.label)
+            labels_of[operations.scope].append(operations.label)
         for scope, tables in self._scopes.items():
-            found[scope] += [model._meta.label_lower for model in tables]
-        return {scope: sorted(labels) for scope, labels in found.items()}
+            labels_of[scope] += [model._meta.label_lower for model in tables]
+        return {scope: sorted(labels) for scope, labels in labels_of.items()}
 
     @property
     def is_ready(self) -> bool:

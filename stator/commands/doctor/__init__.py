@@ -67,16 +67,16 @@ def run(options: Options) -> Answer:
     else:
         groups = by_database(models, options["database"])
         examined = ((alias, one) for alias, group in groups.items() for one in examine(alias, group))
-    found: list[Figures] = [
+    findings: list[Figures] = [
         {
             "check": one.code, "database": alias, "level": LEVELS[one.level], "message": one.sentence,
             "remedy": one.remedy, "schemas": list(one.schemas),
         }
         for alias, one in examined
     ]  # fmt: skip
-    levels = {one["level"] for one in found}
+    levels = {one["level"] for one in findings}
     code = FAILED if "fail" in levels or (options["strict"] and "warn" in levels) else 0
-    return Answer({"ok": not code, "findings": found}, list(_lines(found)), code)
+    return Answer({"ok": not code, "findings": findings}, list(_lines(findings)), code)
 
 
 def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
@@ -153,13 +153,13 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
     """Return the results of a check; if it fails, the other checks still run."""
     try:
         with bounded(alias, most=LONGEST):
-            found = look(alias, models)
+            answer = look(alias, models)
     except Exception as error:  # noqa: BLE001 - a fault of one check, or of a project's own
         text = f"could not be checked: {type(error).__name__}: {one_line(error)}"
         return [Problem(look.__name__.replace("_", " "), text, level=ERROR)]
-    return found if isinstance(found, list) else [found]
+    return answer if isinstance(answer, list) else [answer]
 
 
-def _lines(found: list[Figures]) -> Iterator[str]:
-    for one in found:
+def _lines(findings: list[Figures]) -> Iterator[str]:
+    for one in findings:
         yield from with_remedy(f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}", one["remedy"])

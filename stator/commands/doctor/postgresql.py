@@ -101,8 +101,8 @@ def on_each_server(*statements: str) -> Callable[[Judge], Callable[[str, list[ty
         def look(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
             names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
             params = {"tables": tables_on(alias, names), "dead": DEAD_ROWS}
-            found = [ask(alias, statement, params) for statement in statements]
-            judged = [(servers[0][0], judge(*(rows for _, rows in servers))) for servers in zip(*found, strict=True)]
+            answers = [ask(alias, statement, params) for statement in statements]
+            judged = [(servers[0][0], judge(*(rows for _, rows in servers))) for servers in zip(*answers, strict=True)]
             return [replace(one, sentence=where + one.sentence) for where, one in judged]
 
         return look
@@ -111,9 +111,9 @@ def on_each_server(*statements: str) -> Callable[[Judge], Callable[[str, list[ty
 
 
 @on_each_server(SETTINGS)
-def server(found: list[Row]) -> Problem:
+def server(rows: list[Row]) -> Problem:
     """Check the server for costly settings: few buffers, nearly no free connection; also report whether it compiles."""
-    [(buffers, used, most, compiles)] = found
+    [(buffers, used, most, compiles)] = rows
     said = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
     # Workers switch it off for their own statements.
     said.append("JIT is on for statements of handlers and pages" if compiles else "JIT is off")
@@ -126,9 +126,9 @@ def server(found: list[Row]) -> Problem:
 
 
 @on_each_server(TRANSACTIONS)
-def long_transactions(found: list[Row]) -> Problem:
+def long_transactions(rows: list[Row]) -> Problem:
     """Check for a transaction that has been open for long."""
-    for pid, user, state, age in found:
+    for pid, user, state, age in rows:
         if age > LONG_TRANSACTION:
             message = f"session {pid} of {user} ({state}) has had one open for {span(age)}"
             return Problem("transactions", message, remedy=f"end it with pg_terminate_backend({pid})", level=WARNING)
@@ -137,13 +137,13 @@ def long_transactions(found: list[Row]) -> Problem:
 
 def oldest_transaction(alias: str) -> float:
     """Return how many seconds the oldest other transaction has been open; 0 if there is none."""
-    return max((float(age) for _, found in ask(alias, TRANSACTIONS) for *_, age in found), default=0.0)
+    return max((float(age) for _, rows in ask(alias, TRANSACTIONS) for *_, age in rows), default=0.0)
 
 
 @on_each_server(WAITS)
-def lock_waits(found: list[Row]) -> Problem:
+def lock_waits(rows: list[Row]) -> Problem:
     """Check for a session that has waited for another one's lock for long."""
-    for pid, waited, waits, blocker, user, state, application in found:
+    for pid, waited, waits, blocker, user, state, application in rows:
         if waited > LONG_WAIT:
             by = ", ".join(filter(None, (user and f"of {user}", state, application)))
             holder = f"session {blocker} ({by})" if blocker else "a prepared transaction"
@@ -154,9 +154,9 @@ def lock_waits(found: list[Row]) -> Problem:
 
 
 @on_each_server(SNAPSHOTS)
-def oldest_snapshot(found: list[Row]) -> Problem:
+def oldest_snapshot(rows: list[Row]) -> Problem:
     """Check what prevents the removal of old row versions."""
-    for holder, held in found:
+    for holder, held in rows:
         if held > OLD_SNAPSHOT:
             message = f"{holder} prevents the cleanup of the row versions of {held:,} transactions"
             remedy = "end the session, drop the slot or finish the prepared transaction"
@@ -166,10 +166,10 @@ def oldest_snapshot(found: list[Row]) -> Problem:
 
 
 @on_each_server(DEAD)
-def dead_rows(found: list[Row]) -> Problem:
+def dead_rows(rows: list[Row]) -> Problem:
     """Check for tables with more dead rows than live ones."""
-    if found:
-        message = ", ".join(f"{name} has {dead:,} dead and {live:,} live rows" for name, dead, live in found)
+    if rows:
+        message = ", ".join(f"{name} has {dead:,} dead and {live:,} live rows" for name, dead, live in rows)
         remedy = "VACUUM them, and let autovacuum run more often on them, with StorageParameters in a migration"
         return Problem("dead rows", message, remedy=remedy, level=WARNING)
     return Problem("dead rows", "no table has more dead than live rows", level=OK)

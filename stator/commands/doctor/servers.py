@@ -37,11 +37,11 @@ def ask(alias: str, statement: str, params: Mapping[str, object] | None = None) 
             cursor.execute(statement, params)
             return [("", list(cursor.fetchall()))]
         cursor.execute(ON_NODES, [AS_JSON.format(connection.ops.compose_sql(statement, params))])
-        found = cursor.fetchall()
-    for name, is_answer, result in found:
+        answers = cursor.fetchall()
+    for name, is_answer, result in answers:
         if not is_answer:
             raise OperationalError(f"node {name}: {result}")
-    return [(f"node {name}: ", [tuple(row.values()) for row in json.loads(result)]) for name, _, result in found]
+    return [(f"node {name}: ", [tuple(row.values()) for row in json.loads(result)]) for name, _, result in answers]
 
 
 def tables_on(alias: str, tables: list[str]) -> list[str]:
@@ -70,9 +70,9 @@ def skew(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
     if not capabilities.has_clock_timestamp:
         return [Problem("clock", f"not checked on {capabilities.name}", level=OK)]
     before = time.time()
-    found = {where: now for where, [(now,)] in ask(alias, CLOCK)}
+    times = {where: now for where, [(now,)] in ask(alias, CLOCK)}
     after = time.time()
-    return [*(_from_here(*each, before, after) for each in found.items()), *_between(found, after - before)]
+    return [*(_from_here(*each, before, after) for each in times.items()), *_between(times, after - before)]
 
 
 def _from_here(where: str, theirs: float, before: float, after: float) -> Problem:
@@ -83,9 +83,9 @@ def _from_here(where: str, theirs: float, before: float, after: float) -> Proble
     return Problem("clock", f"{where}{apart:.1f} s apart from this host", level=OK)
 
 
-def _between(found: dict[str, float], asked: float) -> list[Problem]:
+def _between(times: dict[str, float], asked: float) -> list[Problem]:
     """Return the problem of nodes whose clocks differ by more than the time in which they were asked explains."""
-    apart = max(found.values()) - min(found.values())
+    apart = max(times.values()) - min(times.values())
     if apart <= TOLERATED_BETWEEN_NODES + asked:
         return []
     message = f"the clocks of the nodes are {apart:.1f} s apart, so leases end too early or too late"

@@ -24,15 +24,15 @@ WELL = {
 def troubles(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
     """Return each problem in a database, the worst first, and what is well."""
     known = survey(alias, models)
-    found = problems_in(known)
+    standing = problems_in(known)
     some_live = any(one.live for one in known.models.values())
-    return [*_live_workers(known, found), *judged(found, some_live=some_live)]
+    return [*_live_workers(known, standing), *judged(standing, some_live=some_live)]
 
 
-def judged(found: Iterable[Problem], *, some_live: bool = True) -> list[Problem]:
+def judged(standing: Iterable[Problem], *, some_live: bool = True) -> list[Problem]:
     """Return problems under the names of their checks, and what is well; without a live worker, nothing is served."""
     by_check: dict[str, list[Problem]] = defaultdict(list)
-    for one in found:
+    for one in standing:
         by_check[kind_of(one.code).check or "troubles"].append(_named(one))
     for check, sentence in WELL.items():
         if not by_check[check] and (some_live or check != "served"):
@@ -47,12 +47,12 @@ def _named(one: Problem) -> Problem:
     return replace(one, code=name, sentence=f"{one.where}: {one.text}", remedy=remedy)
 
 
-def _live_workers(known: Survey, found: Iterable[Problem]) -> Iterator[Problem]:
+def _live_workers(known: Survey, standing: Iterable[Problem]) -> Iterator[Problem]:
     """Check that every model has a live worker; objects that wait for one are a problem of their own."""
     if not all(one.crew.known for one in known.models.values()):
         # Why they could not be read is a problem of its own.
         return
-    without = {model for one in found if one.code == "no_worker" for model in one.numbers["models"]}
+    without = {model for one in standing if one.code == "no_worker" for model in one.numbers["models"]}
     if idle := [one.label for one in known.models.values() if not one.live and one.label not in without]:
         said = f"no live worker serves {', '.join(idle)}; no heartbeat in the last {span(WORKER_ALIVE)}"
         yield Problem("workers", said, remedy="start manage.py runstator for them", level=WARNING)

@@ -83,12 +83,12 @@ def report_on(target: Target, options: Options) -> AdoptionReport:
     clock = clock_of(target, options["by"])
     limits = {"most": options["rows"], "seconds": options["seconds"]}
     with reading(using):
-        found = look_at_rows(target, using, clock=clock, idle=idle, **limits)
+        look = look_at_rows(target, using, clock=clock, idle=idle, **limits)
         histories = look_at_histories(target, using, **limits)
     code = look_at_code(target)
-    proposal = propose(target, found.values, code, histories)
-    asked = decisions(target, found, code, histories, proposal, idle)
-    return AdoptionReport(target, using, found, code, histories, proposal, asked, idle)
+    proposal = propose(target, look.values, code, histories)
+    asked = decisions(target, look, code, histories, proposal, idle)
+    return AdoptionReport(target, using, look, code, histories, proposal, asked, idle)
 
 
 def _path(name: str | None) -> Path | None:
@@ -125,12 +125,12 @@ def _lines(report: AdoptionReport, module: list[str], path: Path | None) -> list
 
 
 def _heading(report: AdoptionReport) -> str:
-    found = report.table
+    look = report.table
     name = f"{report.target.label}, a {type(report.target.field).__name__} in database {report.using!r}"
-    if found.whole:
-        return f"{name}: {counted(found.read, 'row')}. Nothing was changed."
+    if look.whole:
+        return f"{name}: {counted(look.read, 'row')}. Nothing was changed."
     return (
-        f"{name}: at least {found.least:,} rows; an estimate from {found.read:,} of them, half with the lowest "
+        f"{name}: at least {look.least:,} rows; an estimate from {look.read:,} of them, half with the lowest "
         "keys and half with the highest. Nothing was changed."
     )
 
@@ -194,14 +194,14 @@ def _next(report: AdoptionReport, path: Path | None) -> str:
 
 
 def _data(report: AdoptionReport) -> dict[str, object]:
-    target, found, proposal = report.target, report.table, report.proposal
+    target, rows, proposal = report.target, report.table, report.proposal
     return {
         "model": str(target.model._meta.label), "column": target.column, "database": report.using,
         "field": type(target.field).__name__, "choices": [[value, label] for value, label in target.labels.items()],
         "constants": target.constants, "default": target.default,
-        "rows": {"read": found.read, "at_least": found.least, "whole": found.whole, "seconds": found.seconds},
-        "ages": asdict(found.clock) if found.clock else None, "unmoved_for": report.idle,
-        "values": [asdict(each) for each in found.values],
+        "rows": {"read": rows.read, "at_least": rows.least, "whole": rows.whole, "seconds": rows.seconds},
+        "ages": asdict(rows.clock) if rows.clock else None, "unmoved_for": report.idle,
+        "values": [asdict(each) for each in rows.values],
         "code": {"apps": report.code.apps, "files": report.code.files, "skipped": report.code.skipped},
         "writes": [
             {**asdict(write), "sources": _sorted(write.sources), "targets": _sorted(write.targets)}

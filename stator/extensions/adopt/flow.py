@@ -256,8 +256,8 @@ class FileLook:
         return known
 
     def _names_column(self, nodes: list[ast.expr | ast.keyword]) -> bool:
-        found = (each for node in nodes for each in ast.walk(node))
-        return any(isinstance(each, ast.Constant) and each.value == self.words.column for each in found)
+        within = (each for node in nodes for each in ast.walk(node))
+        return any(isinstance(each, ast.Constant) and each.value == self.words.column for each in within)
 
     def _sql(self, node: ast.AST, text: str) -> None:
         text = " ".join(text.split())
@@ -315,8 +315,8 @@ class FileLook:
         return False
 
     def _model_of(self, node: ast.expr) -> str:
-        if found := self._model_in(node):
-            return found
+        if model := self._model_in(node):
+            return model
         root = next((each for each in ast.walk(node) if isinstance(each, ast.Name)), None)
         if root is None:
             return ""
@@ -329,8 +329,8 @@ class FileLook:
         """Return the first model that an expression names, as a class or in the text of an annotation."""
         for each in ast.walk(node):
             text = each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else ""
-            if found := self._model_named(text or (_text(each) if isinstance(each, ast.Constant) else "")):
-                return found
+            if model := self._model_named(text or (_text(each) if isinstance(each, ast.Constant) else "")):
+                return model
         return ""
 
     def _model_named(self, name: str) -> str:
@@ -360,8 +360,8 @@ class FileLook:
         while True:
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-                if name in QUERIES and (found := self._filtered(node, without=name == "exclude")) is not None:
-                    return found
+                if name in QUERIES and (values := self._filtered(node, without=name == "exclude")) is not None:
+                    return values
                 chained = isinstance(node.func, ast.Attribute)
                 inner = node.func.value if isinstance(node.func, ast.Attribute) else next(iter(node.args), None)
                 if inner is None or not (chained or name in ("list", "iter", "reversed", "sorted", "tuple")):
@@ -427,9 +427,9 @@ def _joined(*ways: Known | None) -> Known | None:
     return {name: frozenset[Stored]().union(*(way[name] for way in open_ways)) for name in shared}
 
 
-def _all(*found: Values | None) -> Values | None:
-    known = [each for each in found if each is not None]
-    return frozenset[Stored]().union(*known) if known and len(known) == len(found) else None
+def _all(*parts: Values | None) -> Values | None:
+    known = [each for each in parts if each is not None]
+    return frozenset[Stored]().union(*known) if known and len(known) == len(parts) else None
 
 
 def _literal(node: ast.Constant) -> list[Stored]:
@@ -462,10 +462,10 @@ def _in_dictionary(node: ast.expr | None, name: str) -> Iterator[ast.expr]:
 
 def _compared(column: str, sql: str) -> Values | None:
     """Return the literals that a column is compared with, or set to, in SQL; None if there are none."""
-    found: set[Stored] = set()
+    values: set[Stored] = set()
     for match in re.finditer(rf"{column}\s*(?:=|IN)\s*\(?((?:'[^']*'|\d+|,\s*)+)", sql, re.IGNORECASE):
-        found |= {text if quoted else int(number) for quoted, text, number in _literals(match[1])}
-    return frozenset(found) or None
+        values |= {text if quoted else int(number) for quoted, text, number in _literals(match[1])}
+    return frozenset(values) or None
 
 
 def _literals(text: str) -> Iterator[tuple[bool, str, str]]:

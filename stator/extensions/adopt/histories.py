@@ -101,22 +101,22 @@ def _read(target: Target, table: _Table, using: str, most: int, seconds: float) 
     label = str(table.rows.model._meta.label)
     try:
         with bounded(using, lock=seconds, most=seconds):
-            found = list(table.rows.values_list(*table.columns)[: most + 1])
+            read = list(table.rows.values_list(*table.columns)[: most + 1])
     except DatabaseError as error:
         if not is_cut_short(error):
             raise
         return HistoryLook(label, table.how, 0, False, {}, f"it could not be read in {seconds:g} s")
-    whole, found = len(found) <= most, found[:most]
+    whole, read = len(read) <= most, read[:most]
     _, second = table.columns
     if second == "changes":
-        pairs = _changes(target, found)
+        pairs = _changes(target, read)
     elif second == "serialized_data":
-        pairs = _moves((key, value) for key, text in found for value in _serialized(target, text))
+        pairs = _moves((key, value) for key, text in read for value in _serialized(target, text))
     elif table.columns[0].startswith(tuple(name.format("") for name in BEFORE)):
-        pairs = Counter((_value(target, old), _value(target, new)) for old, new in found if old != new)
+        pairs = Counter((_value(target, old), _value(target, new)) for old, new in read if old != new)
     else:
-        pairs = _moves(found)
-    return HistoryLook(label, table.how, len(found), whole, dict(pairs.most_common()))
+        pairs = _moves(read)
+    return HistoryLook(label, table.how, len(read), whole, dict(pairs.most_common()))
 
 
 def _moves(versions: Iterable[Version]) -> Counter[Pair]:
@@ -130,9 +130,9 @@ def _moves(versions: Iterable[Version]) -> Counter[Pair]:
     return moves
 
 
-def _changes(target: Target, found: Iterable[tuple[object, object]]) -> Counter[Pair]:
+def _changes(target: Target, read: Iterable[tuple[object, object]]) -> Counter[Pair]:
     moves: Counter[Pair] = Counter()
-    for _, given in found:
+    for _, given in read:
         change = _json(given)
         pair = change.get(target.column) if isinstance(change, dict) else None
         if isinstance(pair, list) and len(pair) == 2:
@@ -144,8 +144,8 @@ def _changes(target: Target, found: Iterable[tuple[object, object]]) -> Counter[
 
 
 def _serialized(target: Target, text: object) -> Iterator[Stored]:
-    found = _json(text)
-    for one in found if isinstance(found, list) else []:
+    parsed = _json(text)
+    for one in parsed if isinstance(parsed, list) else []:
         fields = one.get("fields") if isinstance(one, dict) else None
         if isinstance(fields, dict) and target.column in fields:
             yield _value(target, fields[target.column])

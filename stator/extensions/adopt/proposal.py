@@ -120,9 +120,9 @@ def _ordered(values: frozenset[Stored] | None) -> list[Stored]:
 def _values(target: Target, counts: list[ValueCount], writes: list[Write], evidence: Evidence) -> list[str | int]:
     """Return each known value, the declared ones first, then the ones of rows, of code and of other tables."""
     of_code = [value for write in writes if write.sure for value in _ordered(write.targets)]
-    found = [*target.labels, target.default, *(each.value for each in counts), *of_code]
-    found += [value for pair in evidence for value in pair]
-    given = [value for value in dict.fromkeys(found) if value is not None]
+    evident = [*target.labels, target.default, *(each.value for each in counts), *of_code]
+    evident += [value for pair in evidence for value in pair]
+    given = [value for value in dict.fromkeys(evident) if value is not None]
     if {type(value) for value in given} == {str, int}:
         # The column has one type; the other values are mistakes of code or of a log.
         kind = int if isinstance(target.field, models.IntegerField) else str
@@ -135,8 +135,8 @@ def _initial(target: Target, values: list[str | int], writes: list[Write], evide
     created = [value for write in writes if write.creates and write.sure for value in _ordered(write.targets)]
     entered = {to for _, to in evidence}
     begins = [source for source, _ in evidence if source not in entered]
-    found = (target.default, *created, *begins, *values)
-    return next(value for value in found if value is not None and value in values)
+    candidates = (target.default, *created, *begins, *values)
+    return next(value for value in candidates if value is not None and value in values)
 
 
 def _asked(asked: Values, loose: list[Write], names: dict[Stored, str], known: list[Transition]) -> list[Transition]:
@@ -153,14 +153,14 @@ def _asked(asked: Values, loose: list[Write], names: dict[Stored, str], known: l
 
 def _assumed(initial: str, states: list[Proposed], known: list[Transition]) -> list[Transition]:
     """Return a transition to each state that no known way leads to from the initial one."""
-    found: list[Transition] = []
+    assumed: list[Transition] = []
     for state in states:
-        reached, ways = {initial}, [*known, *found]
+        reached, ways = {initial}, [*known, *assumed]
         while more := {each.target for each in ways if each.source in reached} - reached:
             reached |= more
         if state.name not in reached:
-            found.append(Transition(initial, state.name))
-    return found
+            assumed.append(Transition(initial, state.name))
+    return assumed
 
 
 # Names

@@ -55,8 +55,8 @@ def look_at_code(target: Target) -> CodeLook:
             text = path.read_text(encoding="utf-8")
             # Most files do not name the column, and parsing takes longest.
             look = FileLook(words, _shown(path))
-            found = look.writes(ast.parse(text)) if target.column in text else []
-            writes += [write for write in found if _fits(target, write)]
+            written = look.writes(ast.parse(text)) if target.column in text else []
+            writes += [write for write in written if _fits(target, write)]
             asked |= look.asked
         except (SyntaxError, ValueError) as error:
             skipped.append(f"{_shown(path)}: {' '.join(str(error).split())}")
@@ -79,14 +79,14 @@ def _is_own(config: AppConfig, target: Target) -> bool:
 
 
 def _files(configs: list[AppConfig]) -> Iterator[Path]:
-    seen: set[Path] = set()
+    yielded: set[Path] = set()
     for config in configs:
         root = Path(config.path)
         for path in sorted(root.rglob("*.py")):
             parts = path.relative_to(root).parts
             about_tests = path.name.startswith(("test_", "tests.")) or path.name == "conftest.py"
-            if path not in seen and not (about_tests or {*parts[:-1]} & {*TESTS}):
-                seen.add(path)
+            if path not in yielded and not (about_tests or {*parts[:-1]} & {*TESTS}):
+                yielded.add(path)
                 yield path
 
 

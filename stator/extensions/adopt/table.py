@@ -91,18 +91,18 @@ def _changed(target: Target, field: DateTimeField) -> TimeColumn | None:
 
 
 def _updated(target: Target, field: DateTimeField) -> TimeColumn | None:
-    found = field.auto_now or any(word in field.name for word in UPDATED)
+    is_clock = field.auto_now or any(word in field.name for word in UPDATED)
     means = (
         "since the last save of the row; update() may leave it out"
         if field.auto_now
         else "since the row was last changed, by its name"
     )
-    return TimeColumn(field.name, means) if found else None
+    return TimeColumn(field.name, means) if is_clock else None
 
 
 def _created(target: Target, field: DateTimeField) -> TimeColumn | None:
-    found = field.auto_now_add or any(word in field.name for word in CREATED)
-    return TimeColumn(field.name, "since the row was created, not since it moved") if found else None
+    is_clock = field.auto_now_add or any(word in field.name for word in CREATED)
+    return TimeColumn(field.name, "since the row was created, not since it moved") if is_clock else None
 
 
 def _any(target: Target, field: DateTimeField) -> TimeColumn | None:
@@ -147,12 +147,12 @@ def _within(model: type[Model], using: str, most: int) -> tuple[QuerySet[Model],
 def _counted(
     rows: QuerySet[Model], column: str, clock: TimeColumn | None, idle: float, *, cut: bool
 ) -> list[ValueCount]:
-    found = rows.order_by().values_list(column).annotate(stator_rows=Count("*"))
+    by_value = rows.order_by().values_list(column).annotate(stator_rows=Count("*"))
     if clock is None:
-        counts = found.order_by("-stator_rows", column)[: MAX_VALUES + 1]
+        counts = by_value.order_by("-stator_rows", column)[: MAX_VALUES + 1]
         return [ValueCount(value, number, None, None, None, cut) for value, number in counts]
     since = Q(**{f"{clock.name}__lte": Now() - timedelta(seconds=idle)})
-    timed = found.annotate(
+    timed = by_value.annotate(
         stator_oldest=Elapsed(Min(clock.name)),
         stator_newest=Elapsed(Max(clock.name)),
         stator_unmoved=Count("pk", filter=since),
@@ -163,5 +163,5 @@ def _counted(
     ]
 
 
-def _age(found: timedelta | int | None) -> float | None:
-    return None if found is None else seconds_of(found)
+def _age(age: timedelta | int | None) -> float | None:
+    return None if age is None else seconds_of(age)

@@ -55,9 +55,9 @@ class Target:
     def constants(self) -> dict[str, Stored]:
         """The constants beside the model that have one of the declared values, or all of them, by their names."""
         known = {*self.labels} or {self.default}
-        found = {name: value for name, value in _constants(self.model) if value in known}
+        own = {name: value for name, value in _constants(self.model) if value in known}
         # Without choices, an enum or a tuple whose name says that it is of this column tells the values.
-        return found | dict(_members(self.model, self.column))
+        return own | dict(_members(self.model, self.column))
 
 
 def stored(value: object) -> Stored:

@@ -42,8 +42,8 @@ def people_with(permission: str) -> list[str] | None:
     manager: Any = get_user_model()._default_manager
     if not hasattr(manager, "with_perm"):
         return None
-    found = manager.with_perm(permission, backend=BACKEND).order_by("pk")
-    return [str(user.get_username()) for user in found[: NAMED + 1]]
+    users = manager.with_perm(permission, backend=BACKEND).order_by("pk")
+    return [str(user.get_username()) for user in users[: NAMED + 1]]
 
 
 logger = logging.getLogger("stator.events")
@@ -61,13 +61,13 @@ def answers_to(rows: Sequence[Model]) -> list[Answers]:
         return [{} for _ in rows]
     owner, using = owner_of(type(rows[0])), home_of(rows[0])
     mine = events_of(owner, using).filter(object_pk__in=[str(row.pk) for row in rows], name__in=several)
-    found: dict[tuple[str, int, int | None], Answers] = defaultdict(lambda: defaultdict(list))
+    answers: dict[tuple[str, int, int | None], Answers] = defaultdict(lambda: defaultdict(list))
     values = mine.order_by("pk").values_list("object_pk", "life", "version", "name", "voter")
     for pk, life, visit, name, voter in values:
         if voter:
-            found[pk, life, visit][name].append(voter)
+            answers[pk, life, visit][name].append(voter)
     lives = [(str(row.pk), life_of(row)) for row in rows]
-    return [dict(found.get((pk, life.number, life.visit), {})) for pk, life in lives]
+    return [dict(answers.get((pk, life.number, life.visit), {})) for pk, life in lives]
 
 
 def available_to(

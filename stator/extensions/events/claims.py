@@ -50,14 +50,14 @@ def _read(claims: "Sequence[Claim]") -> None:
         object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
     )
     with operations.reading():
-        found = list(mine.order_by("pk")[: MAX_EVENTS + 1])
-        many = len(found) > MAX_EVENTS
+        latest_events = list(mine.order_by("pk")[: MAX_EVENTS + 1])
+        many = len(latest_events) > MAX_EVENTS
         if many:
             visits = mine.order_by().values("object_pk", "version", "life")
             latest = visits.annotate(latest=Max("pk")).values("latest")
-            found = list(Event.objects.using(operations.alias).filter(pk__in=latest))
+            latest_events = list(Event.objects.using(operations.alias).filter(pk__in=latest))
         by_visit: dict[tuple[str, int | None, int], list[Event]] = defaultdict(list)
-        for event in found:
+        for event in latest_events:
             by_visit[event.object_pk, event.version, event.life].append(event)
         for (pk, visit), claim in held.items():
             own = tuple(by_visit.get((pk, visit, claim.life.number), ()))

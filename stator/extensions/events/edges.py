@@ -132,11 +132,11 @@ class AwaitedEvent(Trigger):
         """Return how many senders it takes; ``instance`` is called only if that depends on the object."""
         if not callable(self.count):
             return self.count
-        found = self.count(instance())
-        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        number = self.count(instance())
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             where = f"{self.state.name}.on({self.name!r})"
-            raise GraphError(f"{where}: count() returned {found!r}; it must return a whole number of at least 1")
-        return found
+            raise GraphError(f"{where}: count() returned {number!r}; it must return a whole number of at least 1")
+        return number
 
     @property
     def declared(self) -> list[object]:

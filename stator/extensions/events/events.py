@@ -82,15 +82,15 @@ def send(
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     request = _Request(owner, pk, name, payload, sender_of(by), key, reason, visit)
-    found: list[Sent] = []
+    taken: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        found.append(request.take(alias, rows, before[0]))
+        taken.append(request.take(alias, rows, before[0]))
         return 1
 
     try:
         in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
-        if not found:
+        if not taken:
             which = f"{owner._meta.label} {shown_key(pk)}"
             unsaved = f"{which} is not saved yet; call save() before you send it an event"
             raise EventRefused(unsaved if pk is None else f"{which} does not exist")
@@ -104,7 +104,7 @@ def send(
         logger.info("stator.event_refused", extra=fields)
         refusals[owner._meta.label_lower, name if name in graph_of(owner).event_names else "unknown"] += 1
         raise
-    return found[0]
+    return taken[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +181,12 @@ class _Request:
         # What was kept and never given has done nothing, so it may come again.
         own = mine.filter(key=self.key, sender=self._sender)
         own.filter(version=None, until__lte=Now()).delete()
-        found = own.first()
-        if found is not None and found.name != self.name:
-            raise EventRefused(f"{self._object} has {found.name!r} with the key {self.key!r} already; use another key")
-        return found
+        earlier = own.first()
+        if earlier is not None and earlier.name != self.name:
+            raise EventRefused(
+                f"{self._object} has {earlier.name!r} with the key {self.key!r} already; use another key"
+            )
+        return earlier
 
     def _differing(self, using: str, first: Event) -> str:
         """Return a note, and write it down, if a repeated event has another payload than the first one."""
@@ -250,25 +252,25 @@ class _Request:
         return payload_of(filled)
 
 
-def apply_event(owner: type[Model], using: str, found: Locked, awaited: AwaitedEvent, event: Event) -> int:
+def apply_event(owner: type[Model], using: str, locked: Locked, awaited: AwaitedEvent, event: Event) -> int:
     """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
-    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=found.pk)
+    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=locked.pk)
     needed = awaited.needed(rows.get)
     missing = needed - 1
     if missing:
-        missing -= events_of_visit(owner, using, found.pk, found.life).filter(name=event.name).count()
+        missing -= events_of_visit(owner, using, locked.pk, locked.life).filter(name=event.name).count()
     leads_to = awaited.target if missing <= 0 else None
-    event.version = found.life.visit_after(found.state, leads_to) if leads_to else found.life.visit
-    event.until, event.source, event.life = None, found.state, found.life.number
+    event.version = locked.life.visit_after(locked.state, leads_to) if leads_to else locked.life.visit
+    event.until, event.source, event.life = None, locked.state, locked.life.number
     event.to = leads_to.name if leads_to else ""
     event.save(using=using)
     if missing > 0:
-        note_event(owner, using, found.pk, event, f"{needed - missing} of {needed}")
+        note_event(owner, using, locked.pk, event, f"{needed - missing} of {needed}")
     elif leads_to is not None:
         act = HandAct(target=leads_to, actor=event.sender, reason=event.described, kind=EVENT)
-        move_locked(rows, [found], leads_to, entering_from(owner, leads_to, [found]), act)
+        move_locked(rows, [locked], leads_to, entering_from(owner, leads_to, [locked]), act)
     else:
-        note_event(owner, using, found.pk, event)
+        note_event(owner, using, locked.pk, event)
         rows.update(**columns.reopening())
         announce(owner, using)
     return max(missing, 0)
@@ -287,7 +289,7 @@ def withdraw(
     """Take back what a sender has sent while further senders are missing; raise :class:`EventRefused` otherwise."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    sender, named, found = name_of(sender_of(by)), f"{owner._meta.label} {shown_key(pk)}", []
+    sender, named, withdrawn = name_of(sender_of(by)), f"{owner._meta.label} {shown_key(pk)}", []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         [row] = before
@@ -303,13 +305,13 @@ def withdraw(
         mine.reason = reason
         note_event(owner, alias, row.pk, mine, "withdrawn")
         mine.delete()
-        found.append(Sent("withdrawn", mine, missing + 1))
+        withdrawn.append(Sent("withdrawn", mine, missing + 1))
         return 1
 
     in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
-    if not found:
+    if not withdrawn:
         raise EventRefused(f"{named} does not exist")
-    return found[0]
+    return withdrawn[0]
 
 
 def payload_of(form: BaseForm) -> dict[str, object]:

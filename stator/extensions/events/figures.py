@@ -13,15 +13,15 @@ from stator.seams import ProcessCounts
 MAX_EVENTS = 10_000
 
 
-def _awaiting(found: Survey) -> Iterator[tuple[tuple[str, str], float]]:
-    for label, one in found.models.items():
+def _awaiting(survey: Survey) -> Iterator[tuple[tuple[str, str], float]]:
+    for label, one in survey.models.items():
         for state in one.depths.states.values():
             for name in state.state.events if state.state and not state.state.automatic else ():
                 yield (label, name), state.count
 
 
-def _sent(found: Survey) -> Iterator[tuple[tuple[str, str], float]]:
-    sent = Event.objects.using(found.using).filter(at__gte=after(-3600.0)).order_by("-at")
+def _sent(survey: Survey) -> Iterator[tuple[tuple[str, str], float]]:
+    sent = Event.objects.using(survey.using).filter(at__gte=after(-3600.0)).order_by("-at")
     yield from Counter(sent.values_list("model_label", "name")[:MAX_EVENTS]).items()
 
 

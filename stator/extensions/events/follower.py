@@ -67,14 +67,14 @@ def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
     """Give an object a kept event of its life; it is over if an earlier event has moved the object on."""
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        [found] = before
+        [locked] = before
         mine = events_of(owner, alias).filter(pk=event.pk, version=None)
-        if found.state == state.name and found.life.is_of(event.life):
+        if locked.state == state.name and locked.life.is_of(event.life):
             # The object may have left the state and returned, with the events that were kept for it.
             if mine.exists():
-                apply_event(owner, alias, found, state.events[event.name], event)
-        elif mine.delete()[0] and found.life.is_of(event.life):
-            note_event(owner, alias, found.pk, event, f"over: {found.state} does not take it")
+                apply_event(owner, alias, locked, state.events[event.name], event)
+        elif mine.delete()[0] and locked.life.is_of(event.life):
+            note_event(owner, alias, locked.pk, event, f"over: {locked.state} does not take it")
         return 1
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
@@ -96,10 +96,10 @@ class OldEvents(Sweep):
         if place in self.last:
             at, last = self.last.pop(place)
             old = old.filter(Q(at__gt=at) | Q(at=at, pk__gt=last), at__gte=at)
-        found = list(old.order_by("at", "pk").only("model_label", "object_pk", "at", "version", "life")[:limit])
-        if len(found) == limit:
-            self.last[place] = found[-1].at, found[-1].pk
-        over = [one.pk for _, some in with_rows(found, alias) for one, row in some if not _keeps(row, one)]
+        read = list(old.order_by("at", "pk").only("model_label", "object_pk", "at", "version", "life")[:limit])
+        if len(read) == limit:
+            self.last[place] = read[-1].at, read[-1].pk
+        over = [one.pk for _, some in with_rows(read, alias) for one, row in some if not _keeps(row, one)]
         return events.filter(pk__in=over).delete()[0] if over else 0
 
 

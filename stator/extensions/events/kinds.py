@@ -64,16 +64,16 @@ class ItsSenders(Fact[Senders]):
     """Who may send the events that it waits for."""
 
     def known(self, facts: Facts) -> Senders:
-        found = Senders()
+        senders = Senders()
         rows: QuerySet[Model] = QuerySet(self.model, using=self.using)
         for event in facts.of(TakenEvents):
             people = people_with(event.permission)
             if people is not None:
-                found.people[event.name] = people
+                senders.people[event.name] = people
             # A fault of the project's function, or a row that is gone, keeps nobody from the other facts.
             with suppress(Exception):
-                found.needed[event.name] = event.needed(rows.filter(pk=facts.pk).get)
-        return found
+                senders.needed[event.name] = event.needed(rows.filter(pk=facts.pk).get)
+        return senders
 
 
 def is_for_nobody(facts: Facts) -> bool:

@@ -17,9 +17,9 @@ def connect() -> None:
     READINGS["moves"] = Reading(Event, _read_moves)
 
 
-def _read_moves(using: str, found: Mapping[str, Flow], now: datetime) -> None:
+def _read_moves(using: str, flows: Mapping[str, Flow], now: datetime) -> None:
     """Add the moves by events in the last sixty minutes, which are no attempts."""
-    sent = Event.objects.using(using).filter(at__gte=now - timedelta(hours=1), model_label__in=list(found))
+    sent = Event.objects.using(using).filter(at__gte=now - timedelta(hours=1), model_label__in=list(flows))
     moves = sent.exclude(to="").order_by("-at").values_list("model_label", "source", "to")[:MAX_EVENTS]
     for (label, source, to), count in Counter(moves).items():
-        found[label].edges[source, to] += count
+        flows[label].edges[source, to] += count

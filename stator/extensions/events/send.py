@@ -58,7 +58,7 @@ def run(options: Options) -> Answer:
 def _sender(model: type[Model], options: Options) -> object:
     """Return the named user, or else the name as that of a program, which no event with a permission takes."""
     name, users = options["by"], get_user_model()
-    found = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
-    if found is None and any(event.permission for event in declared_events(owner_of(model), options["event"])):
+    user = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
+    if user is None and any(event.permission for event in declared_events(owner_of(model), options["event"])):
         raise BadInput(f"--by {name!r}: there is no such user; give the {users.USERNAME_FIELD} of one")
-    return found or name
+    return user or name

@@ -93,15 +93,15 @@ def surroundings() -> dict[str, object]:
 
 def overridden(module: str) -> dict[str, object]:
     """Return the settings that differ from their module, as far as JSON can express them."""
-    base, found = import_module(module), {}
+    base, changed = import_module(module), {}
     # Skip the outermost object: it adds a prefix to some settings.
     given = settings._wrapped
     for name in dir(given):
         if name.isupper() and name not in NOT_OVERRIDDEN | {"SETTINGS_MODULE"}:
             value, usual = getattr(given, name), getattr(base, name, getattr(global_settings, name, MISSING))
             if value is not usual and value != usual and (expressible := _expressible(value)) is not MISSING:
-                found[name] = expressible
-    return found
+                changed[name] = expressible
+    return changed
 
 
 def take_over(options: JsonObject) -> None:

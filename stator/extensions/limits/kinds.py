@@ -61,10 +61,10 @@ def full_states(many: Many) -> list[str]:
     return [name for value, count in claimed if count >= limits[name := field.name_of(value)]]
 
 
-def full_limits(found: Survey) -> Iterator[Problem]:
+def full_limits(survey: Survey) -> Iterator[Problem]:
     """Find states whose limit holds up further objects; only attempts that seem to hang are to be unlocked."""
-    orphaned = found.workers.orphaned
-    for one in found.models.values():
+    orphaned = survey.workers.orphaned
+    for one in survey.models.values():
         for state in _full(one):
             yield _of_full(one, state, orphaned)
 

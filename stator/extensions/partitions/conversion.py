@@ -331,10 +331,10 @@ class Conversion:
             "table": self.quoted, "column": self.scheme.column, "divides": divides,
             "widened": self.widened,
         }  # fmt: skip
-        found: dict[str, list[str]] = defaultdict(list)
+        properties: dict[str, list[str]] = defaultdict(list)
         for kind, statement in self._asked(PROPERTIES, given):
-            found[kind].append(statement)
-        return found
+            properties[kind].append(statement)
+        return properties
 
     def _set(self, cursor: CursorWrapper, properties: Mapping[str, list[str]]) -> None:
         """Give the storage parameters to the table, or to each partition."""

@@ -139,11 +139,11 @@ def read(model: type[Model], alias: str) -> PartitionedTable | None:
     connection = connections[alias]
     if not (partition_column(model) and capabilities_of(connection).has_partitions):
         return None
-    found = asked(connection, READ, [connection.ops.quote_name(model._meta.db_table)])
-    if not found:
+    rows = asked(connection, READ, [connection.ops.quote_name(model._meta.db_table)])
+    if not rows:
         return None
-    schema, name, owned, now = found[0][:4]
-    parts = tuple(Partition(each[4], _moment(each[5]), _moment(each[6])) for each in found if each[4])
+    schema, name, owned, now = rows[0][:4]
+    parts = tuple(Partition(each[4], _moment(each[5]), _moment(each[6])) for each in rows if each[4])
     return PartitionedTable(schema, name, partition_column(model), owned, datetime.fromtimestamp(now, UTC), parts)
 
 

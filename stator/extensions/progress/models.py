@@ -95,8 +95,8 @@ def progress_of(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tupl
         return {}
     labels, pks = map(set, zip(*claims, strict=True))
     rows = Progress.objects.using(using).filter(model_label__in=sorted(labels), object_pk__in=sorted(pks))
-    found = {(row.model_label, row.object_pk): row for row in rows}
-    return {key: row for key, row in found.items() if claims.get(key) == row.claim}
+    reached = {(row.model_label, row.object_pk): row for row in rows}
+    return {key: row for key, row in reached.items() if claims.get(key) == row.claim}
 
 
 class ProgressNews(News):

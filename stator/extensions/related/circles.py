@@ -20,15 +20,15 @@ def circle_through(model: type[Model], pk: object, using: str) -> list[Member]:
 
     Each waits for the next one, and the last one for the first.
     """
-    start, seen = (model, pk), {(model, pk)}
+    start, visited = (model, pk), {(model, pk)}
     paths: list[list[Member]] = [[start]]
-    while paths and len(seen) <= MOST:
+    while paths and len(visited) <= MOST:
         path = paths.pop()
         for awaited in _awaited(*path[-1], using):
             if awaited == start:
                 return path
-            if awaited not in seen:
-                seen.add(awaited)
+            if awaited not in visited:
+                visited.add(awaited)
                 paths.append([*path, awaited])
     return []
 
@@ -66,5 +66,5 @@ def _awaited(model: type[Model], pk: object, using: str) -> list[Member]:
     own = field.states.get(row[field.name]) if row else None
     if row is None or own is None or not own.automatic:
         return []
-    found = [(wait, row[wait.key], row[f"stator_awaited_{wait.field}"]) for wait in waits]
-    return [(wait.awaited, key) for wait, key, state in found if state is not None and state not in wait.until]
+    awaited = [(wait, row[wait.key], row[f"stator_awaited_{wait.field}"]) for wait in waits]
+    return [(wait.awaited, key) for wait, key, state in awaited if state is not None and state not in wait.until]

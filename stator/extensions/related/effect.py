@@ -92,24 +92,24 @@ class HandedOn(FollowedMoves):
     @cached_property
     def _fixed_keys(self) -> dict[str, list[str]]:
         """The states that only edges by fixed keys of the rows wait for, each with the columns of these keys."""
-        operations, found = self._operations, {}
+        operations, keys = self._operations, {}
         for state in self._own:
             names = {watch.key for watch in self._watchers(state)}
             if names.issubset(operations.options.fixed):
                 fields: list[Any] = [operations.model._meta.get_field(name) for name in sorted(names)]
-                found[state] = [field.attname for field in fields]
-        return found
+                keys[state] = [field.attname for field in fields]
+        return keys
 
     @cached_property
     def _handed_on(self) -> dict[str, list[RelatedWatch]]:
         """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
-        operations, found = self._operations, dict[str, list[RelatedWatch]]()
+        operations, handed_on = self._operations, dict[str, list[RelatedWatch]]()
         # Related rows of a slice may be on other nodes.
         for state in () if operations.scope.node is not None else self._own:
             watches = self._watchers(state)
             if all(watch.hands_on for watch in watches):
-                found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
-        return found
+                handed_on[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
+        return handed_on
 
     def _watchers(self, state: str) -> list[RelatedWatch]:
         return [watch for watch in watchers_of(self._operations.model) if state in watch.condition.in_]

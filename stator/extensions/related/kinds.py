@@ -46,19 +46,19 @@ class AwaitedObjects(Fact[list[Awaited]]):
     holds_up = True
 
     def columns(self, rows: QuerySet[Model], key: object) -> Mapping[str, object]:
-        found: dict[str, object] = {}
+        expressions: dict[str, object] = {}
         for wait in waits_of(self.model):
-            found[f"stator_awaited_{wait.field}"] = wait.state(rows.filter(pk=key))
-            found[f"stator_key_{wait.field}"] = wait.own_key
-        return found
+            expressions[f"stator_awaited_{wait.field}"] = wait.state(rows.filter(pk=key))
+            expressions[f"stator_key_{wait.field}"] = wait.own_key
+        return expressions
 
     def known(self, facts: Facts) -> list[Awaited]:
         if not facts.automatic or facts.claimed or facts.quarantined:
             return []
-        found = [(wait, facts.row[f"stator_awaited_{wait.field}"]) for wait in waits_of(facts.model)]
+        states = [(wait, facts.row[f"stator_awaited_{wait.field}"]) for wait in waits_of(facts.model)]
         return [
             Awaited(str(wait.awaited._meta.label), facts.row[f"stator_key_{wait.field}"], state, wait.until)
-            for wait, state in found
+            for wait, state in states
             if state is not None and state not in wait.until
         ]
 
@@ -105,17 +105,17 @@ class RelatedObjects(Fact[list[AwaitedCount]]):
 def _gathered(watch: RelatedWatch, pk: object, using: str) -> AwaitedCount:
     """Return what an edge by related objects misses, in two statements, or three."""
     related = watch.related_to_one(using, pk)
-    found = AwaitedCount(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
+    gathered = AwaitedCount(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
     field = state_field(watch.other)
     missing = related.exclude(**field.among(watch.condition.in_)).order_by().values_list(field.name, "state_changed")
     for value, changed in missing[: COUNTED + 1]:
         state = field.name_of(value)
-        found.missing[state] += 1
-        found.oldest[state] = min(changed, found.oldest.get(state, changed))
+        gathered.missing[state] += 1
+        gathered.oldest[state] = min(changed, gathered.oldest.get(state, changed))
     if watch.to_one:
         rows: QuerySet[Model] = QuerySet(watch.model, using=using).filter(pk=pk)
-        found.key = rows.values_list(f"{watch.name}__pk", flat=True).first()
-    return found
+        gathered.key = rows.values_list(f"{watch.name}__pk", flat=True).first()
+    return gathered
 
 
 def awaits_related(facts: Facts) -> Iterator[Said]:
@@ -202,10 +202,10 @@ def find_waiting(one: Surveyed) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def find_circles(found: Survey) -> Iterator[Problem]:
+def find_circles(survey: Survey) -> Iterator[Problem]:
     """Find objects that wait for each other, each circle once."""
     reported = set[frozenset[Member]]()
-    for one in found.models.values():
+    for one in survey.models.values():
         for each in _waiters_of(one):
             members = frozenset(each.circle)
             if not members or members in reported:
@@ -224,10 +224,10 @@ def find_circles(found: Survey) -> Iterator[Problem]:
 
 def _waiting_too_long(one: Surveyed) -> Mapping[str, int]:
     """Return how many objects of each state are told as waiting for too long."""
-    found = Counter[str]()
+    waiting = Counter[str]()
     for each in _waiters_of(one):
-        found[each.waiting_in] += each.count if _waits_too_long(one, each) else 0
-    return found
+        waiting[each.waiting_in] += each.count if _waits_too_long(one, each) else 0
+    return waiting
 
 
 def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:

@@ -52,12 +52,12 @@ def waiters(rows: OperatorQuerySet, depths: Depths) -> list[AwaitedObject]:
     """
     model: type[Model] = rows.model
     waits, states = waits_of(model), [one.state for one in depths.automatic if one.state and one.resting]
-    found = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
-    found.sort(key=lambda one: (-one.count, -one.longest))
+    awaited = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
+    awaited.sort(key=lambda one: (-one.count, -one.longest))
     # What ended, or waits for nothing itself, is in no circle.
-    for one in [one for one in found if not one.ended and waits_of(one.model)][:FOLLOWED]:
+    for one in [one for one in awaited if not one.ended and waits_of(one.model)][:FOLLOWED]:
         one.circle = circle_through(one.model, one.pk, str(rows.db))
-    return found
+    return awaited
 
 
 def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
@@ -82,16 +82,16 @@ def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> 
     parked = _parked(rows, state)
     parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(parked) for w in waits})
     read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
-    found: dict[tuple[str, object], AwaitedObject] = {}
+    awaited: dict[tuple[str, object], AwaitedObject] = {}
     for changed, now, *values in read:
         for wait, pk, of in zip(waits, values[::2], values[1::2], strict=True):
             if of is None or of in wait.until:
                 continue
-            if (one := found.get((wait.field, pk))) is None:
-                one = found[wait.field, pk] = _begin(wait, pk, of, state)
+            if (one := awaited.get((wait.field, pk))) is None:
+                one = awaited[wait.field, pk] = _begin(wait, pk, of, state)
             one.count, one.more = one.count + 1, len(read) == READ
             one.longest = max(one.longest, seconds_of(now - changed))
-    yield from found.values()
+    yield from awaited.values()
 
 
 def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> AwaitedObject:

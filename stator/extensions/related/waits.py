@@ -64,8 +64,8 @@ class Wait:
 
     def state(self, among: QuerySet[Model]) -> Subquery:
         """Return the name of the state of the object that each row ``among`` these refers to; null if there is none."""
-        found = self._of(among, QuerySet(self.awaited, using=among.db))
-        return Subquery(state_field(self.awaited).names_in(found)[:1])
+        related = self._of(among, QuerySet(self.awaited, using=among.db))
+        return Subquery(state_field(self.awaited).names_in(related)[:1])
 
     def _of(self, among: QuerySet[Model], awaited: QuerySet[Model]) -> QuerySet[Model]:
         """Return the awaited object of the row of an outer query ``among``."""

@@ -101,8 +101,8 @@ class RelatedWatch:
         # An object on another node cannot be locked in this statement.
         if not self.hands_on or self._apart(using):
             return list(waiting.values_list("pk", flat=True))
-        found = waiting.annotate(stator_next=Subquery(self._next(using))).values_list("pk", "stator_next")
-        return [pk for pk, following in found if following is None]
+        pairs = waiting.annotate(stator_next=Subquery(self._next(using))).values_list("pk", "stator_next")
+        return [pk for pk, following in pairs if following is None]
 
     def _next(self, using: str) -> QuerySet[Model, dict[str, object]]:
         """Return an unfinished related object, locked; its claim, or its move by hand, comes after this commit.

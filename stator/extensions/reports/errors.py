@@ -28,11 +28,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
-    found, unread = list[ErrorGroup](), dict[str, Problem]()
+    failing, unread = list[ErrorGroup](), dict[str, Problem]()
     for using, part in by_database(models, options["database"]).items():
         with Looks(using, list(part), unread) as looks:
-            found += [group for group in groups(using, rows_by_label(part, using), looks=looks)[0] if group.failing]
-    found = sorted(found, key=lambda group: -len(group.failing))[:limit]
+            failing += [group for group in groups(using, rows_by_label(part, using), looks=looks)[0] if group.failing]
+    failing = sorted(failing, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [
         {
@@ -40,21 +40,21 @@ def run(options: Options) -> Answer:
             "state": group.state, "failing": len(group.failing),
             "at_least": group.cut, "latest": group.latest,
         }
-        for group in found
+        for group in failing
     ]  # fmt: skip
-    return Answer(data, [*_lines(found, labels), *(line for one in unread.values() for line in lines_of(one))])
+    return Answer(data, [*_lines(failing, labels), *(line for one in unread.values() for line in lines_of(one))])
 
 
-def _lines(found: list[ErrorGroup], labels: dict[str, str]) -> list[str]:
-    if not found:
+def _lines(failing: list[ErrorGroup], labels: dict[str, str]) -> list[str]:
+    if not failing:
         return ["No object that can be retried fails."]
     lines = table(
         HEADS,
         (
             (labels[group.label], group.fingerprint, count_text(len(group.failing), group.cut), group.state,
              f"{span(group.latest)} ago", " ".join(f"{group.error}: {group.message}".split())[:100])
-            for group in found
+            for group in failing
         ),
     )  # fmt: skip
-    first = found[0]
+    first = failing[0]
     return [*lines, f"Retry a group: stator retry {labels[first.label]} --error {first.fingerprint} --per-minute 60"]

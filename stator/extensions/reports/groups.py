@@ -48,10 +48,10 @@ def groups(
         with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
             return groups(using, rows_of, failing, looks)
     counted = [label for label in rows_of if failing is None or label in failing]
-    found: dict[Key, ErrorGroup] = {}
+    by_key: dict[Key, ErrorGroup] = {}
     for label in counted:
         for group in looks.at(rows_of[label].model, partial(_failing_in, label, rows_of[label]), []):
-            found[label, group.fingerprint] = group
+            by_key[label, group.fingerprint] = group
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
     columns = ("pk", "model_label", "fingerprint", "state", "object_pk", "times", "at")
     newest = errors.order_by("-at").values_list(*columns)[: GROUPED + 1]
@@ -61,16 +61,16 @@ def groups(
     pks: dict[str, dict[str, Reported]] = {}
     for pk, label, fingerprint, state, text, times, at in latest[:GROUPED]:
         key = label, fingerprint
-        group = found.setdefault(key, ErrorGroup(label, fingerprint, "", state))
+        group = by_key.setdefault(key, ErrorGroup(label, fingerprint, "", state))
         firsts.setdefault(key, pk)
         counts[key] += 1
         attempts[key] += times
         pks.setdefault(label, {})[text] = group, state, at
-    for key, group in found.items():
+    for key, group in by_key.items():
         group.count, group.attempts = max(len(group.failing), counts[key]), attempts[key]
-    listed = sorted(found.values(), key=lambda group: (-len(group.failing), -group.count))
+    listed = sorted(by_key.values(), key=lambda group: (-len(group.failing), -group.count))
     others = [group for group in listed if (group.label, group.fingerprint) not in firsts]
-    looks.at(Report, partial(_describe, errors, found, firsts, others), None)
+    looks.at(Report, partial(_describe, errors, by_key, firsts, others), None)
     for label, reported in pks.items():
         looks.at(rows_of[label].model, partial(_judge, rows_of[label], reported), None)
     return listed, len(latest) > GROUPED
@@ -81,9 +81,9 @@ def fingerprinted(using: str, rows: OperatorQuerySet, fingerprint: str, page: in
     label = rows.model._meta.label_lower
     reports = Report.objects.using(using).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
     last = 0
-    while found := list(reports.filter(pk__gt=last).order_by("pk").values_list("pk", "object_pk")[:page]):
-        last = found[-1][0]
-        yield _failing(rows, [text for _, text in found])
+    while keys := list(reports.filter(pk__gt=last).order_by("pk").values_list("pk", "object_pk")[:page]):
+        last = keys[-1][0]
+        yield _failing(rows, [text for _, text in keys])
 
 
 def _failing_in(label: str, rows: OperatorQuerySet) -> list[ErrorGroup]:
@@ -92,18 +92,20 @@ def _failing_in(label: str, rows: OperatorQuerySet) -> list[ErrorGroup]:
     reported = fingerprint_of(rows.db, rows.model)
     failing = rows.failed().filter(state_claim=None, **field.among(rows.model.state_graph.automatic_states)).order_by()
     read = list(failing.values_list("pk", field.name, "state_crashes", reported)[: GROUPED + 1])
-    most, found = load_settings().MAX_CRASHES, dict[str, ErrorGroup]()
+    most, by_fingerprint = load_settings().MAX_CRASHES, dict[str, ErrorGroup]()
     for pk, value, crashes, fingerprint in read[:GROUPED]:
         if fingerprint is not None:
             state = field.name_of(value)
-            group = found.setdefault(fingerprint, ErrorGroup(label, fingerprint, "", state, cut=len(read) > GROUPED))
+            group = by_fingerprint.setdefault(
+                fingerprint, ErrorGroup(label, fingerprint, "", state, cut=len(read) > GROUPED)
+            )
             group.failing.append(pk)
             group.quarantined += crashes >= most
-    return list(found.values())
+    return list(by_fingerprint.values())
 
 
 def _describe(
-    errors: QuerySet[Report], found: dict[Key, ErrorGroup], firsts: dict[Key, int], others: list[ErrorGroup]
+    errors: QuerySet[Report], by_key: dict[Key, ErrorGroup], firsts: dict[Key, int], others: list[ErrorGroup]
 ) -> None:
     """Set what the latest report of each group says; of the other groups, what any one says. One statement."""
     wanted = Q(pk__in=list(firsts.values()))
@@ -112,8 +114,8 @@ def _describe(
     age = Elapsed(F("at"))
     columns = ("model_label", "fingerprint", "error", "state", "message", Right("log", LOG_READ), age)
     for label, fingerprint, error, state, message, log, span in errors.filter(wanted).values_list(*columns):
-        if (label, fingerprint) in found:
-            group = found[label, fingerprint]
+        if (label, fingerprint) in by_key:
+            group = by_key[label, fingerprint]
             group.error, group.state, group.message, group.latest = error, state, message, seconds_of(span)
             group.log = _last_lines(log or "")
 
@@ -128,9 +130,9 @@ def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
     states = rows.model.state_graph.states
     automatic = {state.name for state in rows.model.state_graph.automatic_states}
     keys = dict(keys_of(rows.model, reported))
-    found, most = rows.filter(is_one_of(rows, keys), state_claim=None), load_settings().MAX_CRASHES
+    unclaimed, most = rows.filter(is_one_of(rows, keys), state_claim=None), load_settings().MAX_CRASHES
     field = state_field(rows.model)
-    for pk, value, failures, crashes, attempted in found.values_list("pk", field.name, *_JUDGED):
+    for pk, value, failures, crashes, attempted in unclaimed.values_list("pk", field.name, *_JUDGED):
         group, was, at = reported[keys[pk]]
         state = field.name_of(value)
         if state not in automatic:
@@ -146,5 +148,5 @@ def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> list[object]:
     """Return the keys of objects that still fail and can be retried, from the keys' texts in reports."""
     pks = [pk for pk, _ in keys_of(rows.model, texts)]
     automatic = state_field(rows.model).among(rows.model.state_graph.automatic_states)
-    found = rows.failed().filter(pk__in=pks, state_claim=None, **automatic)
-    return list(found.values_list("pk", flat=True))
+    failing = rows.failed().filter(pk__in=pks, state_claim=None, **automatic)
+    return list(failing.values_list("pk", flat=True))

@@ -127,9 +127,9 @@ def keep_entries(
     own = {"object_pk": key_text(owner, using, F), "source": state_field(owner).named(), **of_row}
     rows: QuerySet[Model] = QuerySet(owner, using=using)
 
-    def compiled(found: QuerySet[Model]) -> Statement:
+    def compiled(queryset: QuerySet[Model]) -> Statement:
         named = {name: Parameter(name, field_of(History, name)) for name in values}
-        return inserting(found, History, named | own)
+        return inserting(queryset, History, named | own)
 
     if len(pks) > 1:
         statement = compiled(rows.filter(is_one_of(rows, pks)))

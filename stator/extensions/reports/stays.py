@@ -25,14 +25,14 @@ def stays(using: str, models: Iterable[type[StatorModel]]) -> dict[str, list[Sta
     left out, because they store only manual actions. Index ``stator_history_at``.
     """
     kept = {model._meta.label_lower: model for model in models if option_of(model, "history")}
-    found: dict[str, dict[str, _Left]] = defaultdict(lambda: defaultdict(_Left))
+    by_model: dict[str, dict[str, _Left]] = defaultdict(lambda: defaultdict(_Left))
     for _, label, source, stay, took, attempts in _latest(using, kept) if kept else ():
         if label in kept and stay is not None:
-            left = found[label][source]
+            left = by_model[label][source]
             left.stays.append(stay)
             if took is not None and attempts == 1:
                 left.starts.append(max(0.0, stay - took))
-    return {label: _of_model(kept[label].state_graph.states, left) for label, left in found.items()}
+    return {label: _of_model(kept[label].state_graph.states, left) for label, left in by_model.items()}
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ def _latest(using: str, models: Mapping[str, type[StatorModel]]) -> Iterable[tup
     # All kinds are read and filtered here: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
     names = "at", "model_label", "source", "stay", "duration", "attempts"
-    found = list(events.values_list(*names)[:LATEST])
+    moves = list(events.values_list(*names)[:LATEST])
     apart = {label: attempts for label, model in models.items() if (attempts := attempts_of(model))}
     for label, attempts in apart.items():
-        found += [(at, label, *rest) for at, *rest in attempts.latest_moves(using, DAY, LATEST)]
-    return sorted(found, key=itemgetter(0), reverse=True)[:LATEST] if apart else found
+        moves += [(at, label, *rest) for at, *rest in attempts.latest_moves(using, DAY, LATEST)]
+    return sorted(moves, key=itemgetter(0), reverse=True)[:LATEST] if apart else moves
 
 
 def _of_model(states: Mapping[str, State], left: dict[str, _Left]) -> list[Stays]:

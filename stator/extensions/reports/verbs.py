@@ -17,5 +17,5 @@ class Reporting:
     def with_report(self, **lookups: object) -> Self:
         """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
         rows: Any = self
-        found: Self = rows.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
-        return found
+        reported: Self = rows.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
+        return reported

@@ -84,12 +84,12 @@ def read_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> di
 
     Schemas where a table or a column is missing, a table is locked, or whose node is away, are left out.
     """
-    found: dict[str, Row] = {}
+    answers: dict[str, Row] = {}
     planner = sql.wait_for_locks(PROBE) + sql.ANY
     for start in range(0, len(schemas), AT_ONCE):
         rows = _send(alias, schemas[start : start + AT_ONCE], statement, planner, _is_left_out)
-        found |= {schema: row for schema, [row] in rows.items()}
-    return found
+        answers |= {schema: row for schema, [row] in rows.items()}
+    return answers
 
 
 def end_session(alias: str) -> None:
@@ -126,7 +126,7 @@ def _send(
         half = len(schemas) // 2
         parts = (schemas[:half], schemas[half:]) if half else ()
         each = (_send(alias, part, statement, planner, is_left_out) for part in parts)
-        return {schema: rows for found in each for schema, rows in found.items()}
+        return {schema: rows for answer in each for schema, rows in answer.items()}
     return dict(zip(schemas, answers, strict=False))
 
 

@@ -235,7 +235,9 @@ class Resting(Serving):
 
     def _busy(self) -> set[Scope]:
         worker = self._worker
-        work = (operations for operations, found in worker.scheduler.work.items() if found.has_rows or found.expired)
+        work = (
+            operations for operations, work_of in worker.scheduler.work.items() if work_of.has_rows or work_of.expired
+        )
         claimed = (claim.operations for claim in worker.claims())
         doubtful = (doubt.operations for doubt in worker.dispatcher.doubts)
         wanted = (lane.operations for lane in worker.lanes if lane.wanted)

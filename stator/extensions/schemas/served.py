@@ -61,13 +61,13 @@ class ServedSchemas:
 
     def read(self, alias: str, paths: Sequence[str], statement: Statement) -> dict[str, Row]:
         """Return the row that a statement finds in each schema, without those where it cannot be sent."""
-        found: dict[str, Row] = _looks().read_in_each(alias, paths, statement)
-        return found
+        answers: dict[str, Row] = _looks().read_in_each(alias, paths, statement)
+        return answers
 
     def by_filled(self, alias: str, scopes: Scopes) -> dict[tuple[type[object], ...], list[Scope]]:
         """Return scopes by the models that may have rows there."""
-        found: dict[tuple[type[object], ...], list[Scope]] = _looks().by_filled(alias, scopes)
-        return found
+        scopes_of: dict[tuple[type[object], ...], list[Scope]] = _looks().by_filled(alias, scopes)
+        return scopes_of
 
     def alike(self, alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:
         """Return scopes of a database in groups with the same tables, the largest group first."""
@@ -120,9 +120,9 @@ def _listed(schemas: Schemas) -> Sequence[str]:
     if not callable(schemas):
         return schemas
     try:
-        found = list(schemas())
+        names = list(schemas())
     except (DatabaseError, InterfaceError) as error:
         raise Unusable(f"the function in STATOR['SCHEMAS'] failed: {one_line(error)}") from error
-    if wrong_schemas(found):
-        raise Unusable(f"the function in STATOR['SCHEMAS'] returned {found!r}; return a list of names of schemas")
-    return found
+    if wrong_schemas(names):
+        raise Unusable(f"the function in STATOR['SCHEMAS'] returned {names!r}; return a list of names of schemas")
+    return names

@@ -83,8 +83,8 @@ def report_on(model: type[Model], using: str) -> ShadowReport:
 
 def _groups(model: type[Model], lines: QuerySet[ShadowLine], to: str, until: Any) -> Iterator[LineGroup]:
     delay = Seconds(Elapsed(F("due"), until=until))
-    found = lines.order_by().values_list("source", "act", to)
-    for source, act, there, count, average, most in found.annotate(
+    grouped = lines.order_by().values_list("source", "act", to)
+    for source, act, there, count, average, most in grouped.annotate(
         stator_count=Count("pk"), stator_late=Avg(delay), stator_latest=Max(delay)
     ).order_by("source", "act", to):
         alike = lines.filter(Q(("source", source), ("act", act), (to, there))).order_by("pk")

@@ -91,8 +91,8 @@ def look_at_all(operations: Operations) -> None:
 def _look_at_lines(operations: Operations, walk: ShadowWalk) -> None:
     most = most_keys(operations.model, AT_ONCE)
     with operations.reading():
-        found = _open(operations).filter(pk__gt=walk.line).order_by("pk")
-        lines = list(found[:most])
+        open_lines = _open(operations).filter(pk__gt=walk.line).order_by("pk")
+        lines = list(open_lines[:most])
         keys = [key for key, _ in keys_of(operations.model, (line.object_pk for line in lines))]
         rows = {row.text: row for row in _judged(operations, _rows_of(operations, keys))} if keys else {}
     _follow(operations, lines, rows)
@@ -109,9 +109,9 @@ def _look_at_rows(operations: Operations, walk: ShadowWalk) -> None:
     with operations.reading():
         [last] = keys_in(in_order[KEYS - 1 : KEYS]) or [None]
         part = rest if last is None else rest.filter(pk__lte=last)
-        found = list(_judged(operations, _to_watch(operations, part)))
-    for start in range(0, len(found), AT_ONCE):
-        _open_lines(operations, found[start : start + AT_ONCE])
+        rows = list(_judged(operations, _to_watch(operations, part)))
+    for start in range(0, len(rows), AT_ONCE):
+        _open_lines(operations, rows[start : start + AT_ONCE])
     walk.key = last
     if last is None:
         walk.over.add("rows")
@@ -127,16 +127,16 @@ def _open(operations: Operations) -> QuerySet[ShadowLine]:
 
 def _judged(operations: Operations, rows: QuerySet[Model]) -> Iterator[Judged]:
     """Yield what workers would do to rows; one statement."""
-    column, found = operations.state_field, _intents(operations)
+    column, meanings = operations.state_field, _intents(operations)
     number = Case(
-        *(When(each.where, then=Value(place)) for place, each in enumerate(found)),
-        default=Value(len(found)), output_field=IntegerField(),
+        *(When(each.where, then=Value(place)) for place, each in enumerate(meanings)),
+        default=Value(len(meanings)), output_field=IntegerField(),
     )  # fmt: skip
-    since = [Now() if each.since is None else each.since for each in found]
+    since = [Now() if each.since is None else each.since for each in meanings]
     columns: list[Any] = ["pk", column.name, _adopted(operations), number, Now(), *since]
     for pk, value, adopted, place, now, *times in rows.order_by().values_list(*columns):
         source = column.name_of(value)
-        meant = found[place] if place < len(found) and adopted in ("", source) else None
+        meant = meanings[place] if place < len(meanings) and adopted in ("", source) else None
         act = _act(column.declared, meant) if meant else ""
         yield Judged(str(pk), adopted or source, act, meant.to if meant else "", times[place] if meant else None, now)
 
@@ -151,8 +151,8 @@ def _adopted(operations: Operations) -> Case:
 def _intents(operations: Operations) -> list[Intent]:
     """Return what workers would do to rows in shadow."""
     left, graph = operations.state_field.left, operations.state_field.declared
-    found = intents(operations.whole, graph, operations.settings.MAX_CRASHES)
-    return [each for each in found if each.source in left or (each.what == RENAMED and each.to in left)]
+    meant = intents(operations.whole, graph, operations.settings.MAX_CRASHES)
+    return [each for each in meant if each.source in left or (each.what == RENAMED and each.to in left)]
 
 
 def _to_watch(operations: Operations, rows: QuerySet[Model]) -> QuerySet[Model]:

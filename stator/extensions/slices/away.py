@@ -179,11 +179,11 @@ def answers_of(alias: str) -> dict[NodeAddress, bool]:
     with _new_connection(alias) as connection, connection.cursor() as cursor:
         cursor.execute(WITHIN, [f"{REACHED_WITHIN:.0f}s"])
         cursor.execute(NODES)
-        found = {NodeAddress(*row): False for row in cursor.fetchall()}
-        for node in found:
+        nodes = {NodeAddress(*row): False for row in cursor.fetchall()}
+        for node in nodes:
             cursor.execute(REACHES, node)
-            found[node] = bool(cursor.fetchone()[0])
-    return found
+            nodes[node] = bool(cursor.fetchone()[0])
+    return nodes
 
 
 def _place(connection: BaseDatabaseWrapper, slot: Slot) -> NodeAddress | None:

@@ -114,11 +114,11 @@ class Shards:
             self._look_up()
         if not self._addresses:
             return None
-        found: list[list[str | None]] = []
+        answers: list[list[str | None]] = []
         for part in self._addresses:
-            found += [answer for (answer,) in part.fetch(self._call(part, question), (), often=True)]
-        if len(found) == self._count:
-            return found
+            answers += [answer for (answer,) in part.fetch(self._call(part, question), (), often=True)]
+        if len(answers) == self._count:
+            return answers
         # A shard has moved, or a node does not know of it yet.
         self._looked = -LOOKED_UP
         return None

@@ -15,9 +15,9 @@ TRUE = "true"
 def answers(operations: Operations, shards: Shards, open_rows: Open) -> list[object] | None:
     """Return the answers of :mod:`stator.db.probe`; None if the shards cannot be asked."""
     question, count = _question(Alike.of([operations]), open_rows)
-    if (found := shards.ask(question)) is None:
+    if (by_shard := shards.ask(question)) is None:
         return None
-    columns = list(zip(*found, strict=True))
+    columns = list(zip(*by_shard, strict=True))
     are_there = [TRUE in column for column in columns[:count]]
     return are_there + [_least(column) for column in columns[count:]]
 

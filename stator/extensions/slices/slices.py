@@ -216,13 +216,13 @@ class Divided(Undivided):
             return
         try:
             with patience(self.store, everywhere=True):
-                found = Counter(picked.values_list(self.name, flat=True)[:limit])
+                counts = Counter(picked.values_list(self.name, flat=True)[:limit])
         except DatabaseError as error:
             # Each node was asked, and one is away.
             if not is_of_remote(error) or self.store.connection.in_atomic_block:
                 raise
-            found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
-        for value, count in found.items():
+            counts = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
+        for value, count in counts.items():
             yield self.of_value(value), count
 
     def claim(
@@ -243,9 +243,9 @@ class Divided(Undivided):
                 enough = limit = operations.conditions.room(states, limit)
         parts = self._turns.in_turn(states, crashes, many=self._is_filled)
         while len(claimed) < enough and empty < MAX_EMPTY and (part := next(parts, None)):
-            found = self._claim_part(part, states, limit - len(claimed), token, crashes)
-            empty = 0 if found else empty + 1
-            claimed += found
+            came = self._claim_part(part, states, limit - len(claimed), token, crashes)
+            empty = 0 if came else empty + 1
+            claimed += came
         self._is_filled = len(claimed) >= enough
         return claimed
 
@@ -496,11 +496,11 @@ class FreeSlices(Slices):
         is_first = turn.last is None
         statement = self._kept(states, is_first, make=lambda: self._finding(states, is_first=is_first))
         params = statement.bind(operations.connection, {"last": turn.last})
-        found = [value for (value,) in operations.fetch(statement.text, params, sql.IN_ORDER, often=True)]
-        if found:
-            turn.last = found[-1]
-            turn.found = _mixed(found)
-        return bool(found)
+        values = [value for (value,) in operations.fetch(statement.text, params, sql.IN_ORDER, often=True)]
+        if values:
+            turn.last = values[-1]
+            turn.found = _mixed(values)
+        return bool(values)
 
     def _finding(self, states: list[State], *, is_first: bool) -> Statement:
         operations = self._operations
@@ -520,6 +520,6 @@ class FreeSlices(Slices):
         return written(VALUES, first=one, next=another, most=str(MAX_FOUND))
 
 
-def _mixed(found: list[Any]) -> list[Any]:
+def _mixed(values: list[Any]) -> list[Any]:
     """Return values in any order, so that workers do not go from one to the next together."""
-    return random.sample(found, len(found))
+    return random.sample(values, len(values))

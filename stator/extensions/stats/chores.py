@@ -69,8 +69,8 @@ def thin(operations: Operations, limit: int) -> int:
     # An hour more, so that every hour found is over and is thinned as a whole.
     old = samples.filter(hourly=False, minute__lt=columns.after(-BY_MINUTE - HOUR.total_seconds())).order_by("minute")
     with operations.transaction():
-        found = old.values_list("model_label", "minute")[:limit]
-        for label, start in dict.fromkeys((label, _hour(minute)) for label, minute in found):
+        fine = old.values_list("model_label", "minute")[:limit]
+        for label, start in dict.fromkeys((label, _hour(minute)) for label, minute in fine):
             if thinned < limit:
                 same = samples.filter(model_label=label, minute__gte=start, minute__lt=start + HOUR)
                 thinned += _leave_one(operations, same)
@@ -84,14 +84,14 @@ def _hour(minute: datetime) -> datetime:
 
 
 def _leave_one(operations: Operations, samples: QuerySet[Depth]) -> int:
-    found = sorted(_lock_all(operations, samples.order_by("pk")), key=lambda sample: (-sample.queued, sample.minute))
-    if not found:
+    locked = sorted(_lock_all(operations, samples.order_by("pk")), key=lambda sample: (-sample.queued, sample.minute))
+    if not locked:
         return 0
-    first, *others = found
-    samples.filter(pk=first.pk).update(hourly=True, oldest=max(sample.oldest for sample in found))
+    first, *others = locked
+    samples.filter(pk=first.pk).update(hourly=True, oldest=max(sample.oldest for sample in locked))
     if others:
         samples.filter(pk__in=[sample.pk for sample in others]).delete()
-    return len(found)
+    return len(locked)
 
 
 @retrying
@@ -105,8 +105,8 @@ def merge_stats(operations: Operations, limit: int) -> int:
     # An hour more than needed, for workers whose clocks are behind.
     over = stats.filter(shard__lt=MERGED, hour__lt=columns.after(-2 * HOUR.total_seconds())).order_by("hour")
     with operations.transaction():
-        found = over.values("model_label", "hour", "source", "to")[:limit]
-        for edge in {tuple(each.values()): each for each in found}.values():
+        edges = over.values("model_label", "hour", "source", "to")[:limit]
+        for edge in {tuple(each.values()): each for each in edges}.values():
             if merged < limit:
                 merged += _merge(operations, stats.filter(**edge))
     return merged
@@ -114,22 +114,22 @@ def merge_stats(operations: Operations, limit: int) -> int:
 
 def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
     # The row of an earlier pass first, if there is one, since two rows cannot have its shard.
-    found = _lock_all(operations, shards.order_by("-shard"))
-    if not found:
+    locked = _lock_all(operations, shards.order_by("-shard"))
+    if not locked:
         return 0
-    first, *others = found
-    sums = {name: sum(getattr(stats, name) for stats in found) for name in ("handled", "failed", "seconds")}
-    shards.filter(pk=first.pk).update(shard=MERGED, longest=max(stats.longest for stats in found), **sums)
+    first, *others = locked
+    sums = {name: sum(getattr(stats, name) for stats in locked) for name in ("handled", "failed", "seconds")}
+    shards.filter(pk=first.pk).update(shard=MERGED, longest=max(stats.longest for stats in locked), **sums)
     if others:
         shards.filter(pk__in=[stats.pk for stats in others]).delete()
-    return len(found)
+    return len(locked)
 
 
 def _lock_all(operations: Operations, rows: QuerySet[Merged]) -> list[Merged]:
     """Lock rows that are to become one; return none if another worker has locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
-    found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
-    return found if len(found) == rows.values("pk")[:PARTS].count() else []
+    locked = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
+    return locked if len(locked) == rows.values("pk")[:PARTS].count() else []
 
 
 # The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.

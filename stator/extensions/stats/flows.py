@@ -18,22 +18,22 @@ HOURS, DAYS, MINUTES = 24, 30, 60
 RECENT = 5
 
 
-def read_flows(using: str, found: dict[str, Flow], now: datetime, period: str) -> None:
+def read_flows(using: str, flows: dict[str, Flow], now: datetime, period: str) -> None:
     """Add what is counted of each model to its flow; at most four statements."""
-    _read_edges(using, found, now)
-    _read_minutes(using, found, now, MINUTES if period == HOUR else RECENT)
+    _read_edges(using, flows, now)
+    _read_minutes(using, flows, now, MINUTES if period == HOUR else RECENT)
     by_day = period == MONTH
     starts = _starts(now, by_day)
     # The days of the zone in which the times are shown.
     trunc = partial(TruncDay if by_day else TruncHour, tzinfo=now.tzinfo)
-    own = {"model_label__in": list(found)}
+    own = {"model_label__in": list(flows)}
     counted = _by_period(
         Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED if by_day else _ENDED
     )
     depths = Depth.objects.using(using).filter(minute__gte=starts[0], **own)
     queued = {} if period == HOUR else _by_period(depths, trunc("minute"), _QUEUED)
     labels = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
-    for label, flow in found.items():
+    for label, flow in flows.items():
         for start, when in labels:
             handled, failed, *outcomes = counted.get((label, start), (0, 0))
             flow.handled.append(Point(when, handled, failed))
@@ -50,27 +50,27 @@ _ENDED = _COUNTED | {"all_stayed": Sum(F("handled") - F("failed"), filter=Q(to="
 _QUEUED = {"most_queued": Max("queued")}
 
 
-def _read_edges(using: str, found: dict[str, Flow], now: datetime) -> None:
+def _read_edges(using: str, flows: dict[str, Flow], now: datetime) -> None:
     """Add up the last sixty minutes: this hour, and the missing share of the hour before."""
     this = now.replace(minute=0, second=0, microsecond=0)
     share = 1.0 - (now - this).total_seconds() / 3600
-    rows = Stats.objects.using(using).filter(model_label__in=list(found), hour__gte=this - timedelta(hours=1))
+    rows = Stats.objects.using(using).filter(model_label__in=list(flows), hour__gte=this - timedelta(hours=1))
     sums = rows.order_by().values_list("model_label", "hour", "source", "to").annotate(**_COUNTED)
     for label, hour, source, to, handled, failed in sums:
         part = 1.0 if hour >= this else share
         if to:
-            found[label].edges[source, to] += part * handled
-        found[label].failures[source] += part * failed
+            flows[label].edges[source, to] += part * handled
+        flows[label].failures[source] += part * failed
 
 
-def _read_minutes(using: str, found: dict[str, Flow], now: datetime, minutes: int) -> None:
+def _read_minutes(using: str, flows: dict[str, Flow], now: datetime, minutes: int) -> None:
     """Read the samples of the last minutes; for a whole hour, also as points."""
     this = now.replace(second=0, microsecond=0)
     starts = [this - timedelta(minutes=back) for back in range(minutes - 1, -1, -1)]
-    rows = Depth.objects.using(using).filter(minute__gte=starts[0], model_label__in=list(found)).order_by("minute")
+    rows = Depth.objects.using(using).filter(minute__gte=starts[0], model_label__in=list(flows)).order_by("minute")
     samples = {(label, minute): rest for label, minute, *rest in rows.values_list(*_SAMPLE)}
     for start in starts:
-        for label, flow in found.items():
+        for label, flow in flows.items():
             queued, oldest = samples.get((label, start), (0, 0.0))
             if (label, start) in samples:
                 flow.latest = Point(f"{start:%H:%M}", queued)
@@ -93,5 +93,5 @@ def _starts(now: datetime, by_day: bool) -> list[datetime]:
 def _by_period(
     rows: QuerySet[Model], period: TruncBase, sums: Mapping[str, Aggregate]
 ) -> dict[tuple[str, datetime], tuple[int, ...]]:
-    found = rows.order_by().annotate(period=period).values_list("model_label", "period").annotate(**sums)
-    return {(label, start): tuple(number or 0 for number in numbers) for label, start, *numbers in found}
+    sums_of = rows.order_by().annotate(period=period).values_list("model_label", "period").annotate(**sums)
+    return {(label, start): tuple(number or 0 for number in numbers) for label, start, *numbers in sums_of}

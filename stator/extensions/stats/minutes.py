@@ -38,9 +38,9 @@ def minutes_of(using: str, labels: Iterable[str], now: datetime) -> dict[str, Mi
     for values in rows.values_list(*DepthSample._fields):
         samples[values[0]].append(DepthSample(*values))
     moves = Stats.moves(using, labels, _hour(since))
-    filled = {label: _filled(found, moves, first) for label, found in samples.items()}
-    for label, found in samples.items():
-        before = [one.moved for one in found if one.minute < first and _hour(one.minute) == _hour(first)]
+    filled = {label: _filled(own, moves, first) for label, own in samples.items()}
+    for label, own in samples.items():
+        before = [one.moved for one in own if one.minute < first and _hour(one.minute) == _hour(first)]
         hours = sum(count for (of, hour), count in moves.items() if of == label and hour >= _hour(first))
         filled[label].moved = max(0, hours - (before[-1] if before else 0))
     return filled

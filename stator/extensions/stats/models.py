@@ -140,9 +140,9 @@ class Depth(models.Model):
         """Write the columns of each model's sample for this minute, replacing an earlier sample of it."""
         minute = timezone.now().replace(second=0, microsecond=0)
         # The order is fixed, because another worker may sample these models at the same time.
-        found = sorted(depths.items())
+        in_order = sorted(depths.items())
         cls._default_manager.using(using).bulk_create(
-            [cls(model_label=label, minute=minute, **sampled) for label, sampled in found],
+            [cls(model_label=label, minute=minute, **sampled) for label, sampled in in_order],
             update_conflicts=True,
             unique_fields=conflict_target(using, "model_label", "minute"),
             update_fields=["queued", "oldest", "failing", "moved"],

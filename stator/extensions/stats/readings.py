@@ -31,7 +31,7 @@ def paces(using: str, labels: Iterable[str]) -> dict[str, Pace]:
     samples: dict[str, list[tuple[datetime, int]]] = {}
     for label, minute, moved, _ in read:
         samples.setdefault(label, []).append((minute, moved))
-    totals = {label: total for label, found in samples.items() if (total := _per_second(found)) is not None}
+    totals = {label: total for label, own in samples.items() if (total := _per_second(own)) is not None}
     if not totals:
         return {}
     shares = _shares(using, totals)
@@ -54,14 +54,14 @@ def _hour(minute: datetime) -> datetime:
 def _shares(using: str, labels: Collection[str]) -> dict[str, dict[str, float]]:
     """Return which share of the moves of each model left each state, in this hour and the one before."""
     rows = Stats.objects.using(using).filter(hour__gte=columns.after(-7200), model_label__in=list(labels))
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     left = rows.exclude(to="").order_by().values_list("model_label", "source").annotate(moved=Sum("handled"))
     for label, source, moved in left:
-        found.setdefault(label, {})[source] = moved
-    for moves in found.values():
+        shares.setdefault(label, {})[source] = moved
+    for moves in shares.values():
         total = sum(moves.values()) or 1
         moves |= {source: moved / total for source, moved in moves.items()}
-    return found
+    return shares
 
 
 # Before the label of the model in ``Stats.model_label``, so no figure of the model itself has these rows.

@@ -123,10 +123,10 @@ class Steps:
         """Return the results, as JSON, that the visit has had before or in this attempt; the first call reads them."""
         if self._done is None:
             operations = self._claim.operations
-            found = retried(operations, _read)(self._claim)
-            if any(visit is None for *_, visit in found):
+            rows = retried(operations, _read)(self._claim)
+            if any(visit is None for *_, visit in rows):
                 retried(operations, _note_visit)(self._claim)
-            self._done = {name: result for name, result, _ in found}
+            self._done = {name: result for name, result, _ in rows}
             USED.add(operations.label)
         return self._done
 
@@ -167,8 +167,8 @@ class Steps:
             claim.operations.connection.close_if_unusable_or_obsolete()
         raise AssertionError("the last try returns or raises")
 
-    def _refuse_repeated(self, name: str, found: list[str]) -> None:
-        if found:
+    def _refuse_repeated(self, name: str, repeated: list[str]) -> None:
+        if repeated:
             raise StepRefused(f"{self._step(name)} is recorded already, with another result; give it another name")
 
     @contextmanager
@@ -329,8 +329,8 @@ def _send(
 ) -> list[Row]:
     params = statement.bind(connection, values)
     if capabilities_of(connection).writes_in_with:
-        found: list[Row] = operations.fetch(statement.text, params, WAITING, often=True)
-        return found
+        answer: list[Row] = operations.fetch(statement.text, params, WAITING, often=True)
+        return answer
     # Not by ``fetch``, with which a worker waits for a lock only a moment: the step's call would be repeated.
     with connection.cursor() as cursor:
         cursor.execute(statement.text, params)

@@ -47,10 +47,10 @@ class EndedSteps(Sweep):
         """Examine the next steps by key."""
         place = alias, entered()
         steps = Step.objects.using(alias)
-        found = list(steps.filter(pk__gt=self.last.get(place, 0)).order_by("pk").defer("result")[:limit])
-        self.last[place] = found[-1].pk if len(found) == limit else 0
+        old = list(steps.filter(pk__gt=self.last.get(place, 0)).order_by("pk").defer("result")[:limit])
+        self.last[place] = old[-1].pk if len(old) == limit else 0
         ended: list[int] = []
-        for model, some in with_rows(found, alias):
+        for model, some in with_rows(old, alias):
             over = [step.pk for step, row in some if not _is_in_force(step, row)]
             if over and model and option_of(model, "history"):
                 past = steps.filter(pk__in=over, at__lt=columns.after(-age))

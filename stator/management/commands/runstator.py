@@ -292,13 +292,13 @@ def _check_queues(options: Options, models: list[type[StatorModel]]) -> None:
 
 
 def _metadata(pairs: list[str], models: list[type[StatorModel]]) -> dict[str, object]:
-    found = where_of(pairs, "--metadata") or {}
-    if found and not any(model._meta.label == QUEUED for model in models):
+    where = where_of(pairs, "--metadata") or {}
+    if where and not any(model._meta.label == QUEUED for model in models):
         raise BadInput(f"--metadata {pairs[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED}")
-    for name, value in found.items():
+    for name, value in where.items():
         if not isinstance(value, str | int | float | bool):
             raise BadInput(f"--metadata {name}={value!r:.80} must be a text, a number, true or false")
-    return found
+    return where
 
 
 def _check_name(name: str, processes: int) -> None:

@@ -130,8 +130,8 @@ def _count(site: AdminSite, request: HttpRequest, models: list[type[StatorModel]
                 stack.enter_context(bounded(alias))
             for model in models:
                 mine = (each for each in _found(site, request, model) if each.events)
-                found = sum(1 for _ in islice(mine, SHOWN + 1))
-                total, more = total + min(found, SHOWN), more or found > SHOWN
+                waiting = sum(1 for _ in islice(mine, SHOWN + 1))
+                total, more = total + min(waiting, SHOWN), more or waiting > SHOWN
     except DatabaseError as error:
         if not is_cut_short(error):
             raise
@@ -188,16 +188,16 @@ def _longest_there(rows: QuerySet[StatorModel], states: list[str]) -> list[objec
     parts.append(rows.filter(READY).order_by(*line_of_all(model, by_age=True)))
     parts.append(rows.filter(state_claim__isnull=False).order_by("state_locked_until"))
     read = united([part.values_list("pk", field.name, "state_changed")[:most] for part in parts])
-    found = {pk: changed for pk, value, changed in read if field.name_of(value) in states}
-    return sorted(found, key=lambda pk: (found[pk], pk))[:LOOKED_AT]
+    changed_at = {pk: changed for pk, value, changed in read if field.name_of(value) in states}
+    return sorted(changed_at, key=lambda pk: (changed_at[pk], pk))[:LOOKED_AT]
 
 
-def _described(pages: Pages, found: list[_Found]) -> list[InboxObject]:
+def _described(pages: Pages, waiting: list[_Found]) -> list[InboxObject]:
     return [
         InboxObject(
             each.row, pages.page_of(type(each.row), each.row.pk), state_name(each.row), age(each.row),
             [f"{name}: {listed(senders, len(senders))}" for name, senders in each.answers.items()],
             timeout(each.row), each.events, each.mine,
         )
-        for each in found
+        for each in waiting
     ]  # fmt: skip

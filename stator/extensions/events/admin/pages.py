@@ -88,26 +88,26 @@ def _forms(
         yield render_to_string("stator/admin/events.html", context, request)
 
 
-def _with_inbox(site: AdminSite, request: HttpRequest, found: list[Any]) -> list[object]:
+def _with_inbox(site: AdminSite, request: HttpRequest, listed: list[Any]) -> list[object]:
     """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
     label, config = Event._meta.app_label, Event._meta.app_config
     if not site.is_registered(Event) or (count := inbox.counts.of(site, request)) is None:
-        return found
+        return listed
     link = {
         "model": Event, "name": f"Waiting for you{f' ({count})' * bool(count)}", "object_name": "Waiting",
         "perms": {}, "admin_url": reverse("admin:stator_event_waiting", current_app=site.name), "add_url": None,
         "view_only": True,
     }  # fmt: skip
-    mine = next((app for app in found if app["app_label"] == label), None)
+    mine = next((app for app in listed if app["app_label"] == label), None)
     if mine is None:
         url = reverse("admin:app_list", kwargs={"app_label": label}, current_app=site.name)
         mine = {
             "name": getattr(config, "verbose_name", label), "app_label": label, "app_url": url,
             "has_module_perms": True, "models": [],
         }  # fmt: skip
-        found = [*found, mine]
+        listed = [*listed, mine]
     mine["models"].insert(sum(model["model"] is Overview for model in mine["models"]), link)
-    return found
+    return listed
 
 
 actions.FURTHER.append(lambda model: [stator_send] if model.state_graph.event_names else [])

@@ -102,7 +102,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     reason = form.cleaned_data["stator_reason"]
     act = ActionSpec(
         f"Sent {name}. {reason}".strip(), f"got {name}",
-        lambda found: _send(model_admin, request, found, name, payload, reason),
+        lambda picked: _send(model_admin, request, picked, name, payload, reason),
         "in a state that does not take it, or refused", permission="send", refused=refused,
     )  # fmt: skip
     return carry_out(model_admin, request, rows, act, snapshot)
