@@ -265,17 +265,17 @@ class _Undoing:
         for target, some in self._by_target(going):
             by_hand(self._rows, [row.pk for row in some], HandAct(target=target, actor=own.actor, reason=reason))
 
-    def _follow(self, found: Going) -> None:
+    def _follow(self, going: Going) -> None:
         """Do what follows when objects have gone back: events, and whoever waited for the state."""
         model, using = self.model, self.using
         if not self.action.moves:
             announce(model, using)
             return
-        for target, some in self._by_target(found):
+        for target, some in self._by_target(going):
             moved(model, using, target.name, [row.pk for row in some], some)
             tell_moves(model, using, some, target)
         for follower in followers_of(model):
-            follower.undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
+            follower.undone(self._rows.filter(pk__in=[row.pk for row in going.values()]))
 
     def _by_target(self, going: Going) -> Iterator[tuple[State, list[Locked]]]:
         """Yield each state that objects go back to, with these objects."""

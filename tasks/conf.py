@@ -69,21 +69,21 @@ def lease_of_process(usual: float) -> float:
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[checks.CheckMessage]:
     """Return the errors tasks.E001 (a setting that cannot work) and tasks.E002 (``NOTIFY`` is not callable)."""
     settings, problems = read_settings()
-    found = list(TaskSettings.errors(problems, "tasks.E001"))
+    messages = list(TaskSettings.errors(problems, "tasks.E001"))
     try:
         callable_there = callable(import_string(settings.NOTIFY)) if isinstance(settings.NOTIFY, str) else True
     except ImportError:
         callable_there = False
     if not callable_there:
         message = f"STATOR_TASKS setting: NOTIFY={settings.NOTIFY!r} is not the dotted path of a callable."
-        found.append(
+        messages.append(
             checks.Error(
                 message,
                 hint="Set NOTIFY to the dotted path of a function that takes a dead letter.",
                 id="tasks.E002",
             )
         )
-    return found
+    return messages
 
 
 def connect() -> None:

@@ -170,13 +170,13 @@ def _error_of(run: Run) -> str:
 
 
 def _send(row: QuerySet[Any]) -> bool:
-    found = row.select_related("queue").first()
-    if found is None:
+    task = row.select_related("queue").first()
+    if task is None:
         return False
     try:
-        copy_context().run(import_string(load_settings().NOTIFY), letter_of(found))
+        copy_context().run(import_string(load_settings().NOTIFY), letter_of(task))
     except BaseException:
-        logger.exception("tasks.notice_failed", extra={found._meta.model_name: found.pk})
+        logger.exception("tasks.notice_failed", extra={task._meta.model_name: task.pk})
         return False
     row.update(notice_due=None)
     return True

@@ -38,7 +38,7 @@ Find = Callable[[Survey], Iterable[Problem]]
 
 def of_models(find: Callable[[Surveyed], Iterable[Problem]]) -> Find:
     """Return a function that finds causes in each model of a survey."""
-    return lambda found: (problem for one in found.models.values() for problem in find(one))
+    return lambda survey: (problem for one in survey.models.values() for problem in find(one))
 
 
 def about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
@@ -217,9 +217,9 @@ def versions(one: Surveyed) -> Iterator[Problem]:
     return differing(label, one.versions, "versions of its graph run", "in options or transitions")
 
 
-def differing(label: str, found: Collection[Version], what: str, how: str = "") -> Iterator[Problem]:
+def differing(label: str, versions: Collection[Version], what: str, how: str = "") -> Iterator[Problem]:
     """Yield a problem if several of these versions run; for ``what`` and ``how`` see :func:`compared`."""
-    if sentence := compared(found, what, how):
+    if sentence := compared(versions, what, how):
         yield Problem(
             "versions", sentence.rstrip("."), where=label, model=label.lower(),
             remedy="restart the processes that run the old code; until then each works only on what it knows",
@@ -377,8 +377,8 @@ def effects(states: list[InState]) -> str:
 
 def done_when(one: Surveyed, count: int, states: list[InState]) -> str:
     """Return when so many objects are done, as a part of a sentence; empty if that is not known."""
-    found = one.estimate(count, states)
-    return f" {found}" if found else ""
+    estimate = one.estimate(count, states)
+    return f" {estimate}" if estimate else ""
 
 
 def _longest(states: list[InState]) -> float | None:

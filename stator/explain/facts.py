@@ -144,8 +144,8 @@ class Facts:
     @property
     def due(self) -> datetime | None:
         """When it is due; None for now."""
-        found: datetime | None = self.row["stator_start" if self.start else "state_next_attempt"]
-        return found
+        moment: datetime | None = self.row["stator_start" if self.start else "state_next_attempt"]
+        return moment
 
     @property
     def unmanaged(self) -> bool:
@@ -349,8 +349,8 @@ def _value_of(own: QuerySet[Model], value: Combinable) -> Subquery | Value:
     It is compared within the database, because SQLite stores times as texts of different precision. With several nodes,
     it is read before: such a subquery would be sent to all of them for each time that it is used.
     """
-    found = own.values_list(value, flat=True)[:1]
-    return Value(next(iter(found), None)) if are_apart(own.model, own.db) else Subquery(found)
+    selected = own.values_list(value, flat=True)[:1]
+    return Value(next(iter(selected), None)) if are_apart(own.model, own.db) else Subquery(selected)
 
 
 def _claimed_with(facts: Facts, state: State) -> list[str]:

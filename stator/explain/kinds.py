@@ -391,13 +391,13 @@ def signs_of_kinds(labels: Collection[str], using: str) -> Iterator[QuerySet[Mod
             yield from kind.signs(using)
 
 
-def problems_in(found: Survey) -> list[Problem]:
+def problems_in(survey: Survey) -> list[Problem]:
     """Return the problems of one database, the worst first; reads nothing."""
-    own = [problem for one in found.models.values() for problem in one.own]
-    made = [problem for kind in KINDS for problem in kind.found_in(found)]
+    own = [problem for one in survey.models.values() for problem in one.own]
+    made = [problem for kind in KINDS for problem in kind.found_in(survey)]
     return in_order(problem for problem in (*made, *own) if problem.level != OK)
 
 
-def in_order(found: Iterable[Problem]) -> list[Problem]:
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Return problems, the worst first."""
-    return sorted(found, key=lambda one: (one.level != ERROR, kind_of(one.code).rank, -one.count, one.where))
+    return sorted(problems, key=lambda one: (one.level != ERROR, kind_of(one.code).rank, -one.count, one.where))

@@ -59,10 +59,10 @@ def prospects(rows: QuerySet[Model], pks: list[object], count: int) -> str:
     ``rows``: any queryset of the model and database. ``count``: how many were made due.
     """
     owner: type[Model] = owner_of(rows.model)
-    found: QuerySet[Model] = QuerySet(owner, using=written_to(rows)).filter(pk__in=pks)
+    chosen: QuerySet[Model] = QuerySet(owner, using=written_to(rows)).filter(pk__in=pks)
     if count == 1 and len(pks) == 1:
-        return _of_one(found)
-    numbers = [(kind_of(code).keeps, number) for code, number in explain_counts(found).items()]
+        return _of_one(chosen)
+    numbers = [(kind_of(code).keeps, number) for code, number in explain_counts(chosen).items()]
     kept = [(phrase, number) for phrase, number in numbers if phrase]
     if not count or not kept:
         return ""
@@ -72,9 +72,9 @@ def prospects(rows: QuerySet[Model], pks: list[object], count: int) -> str:
     return f"{total:,}{of} {'is' if total == 1 else 'are'} not attempted yet: {parts}."
 
 
-def _of_one(found: QuerySet[Any]) -> str:
+def _of_one(chosen: QuerySet[Any]) -> str:
     """Return the first reason of one object that keeps it, and what to do about it."""
-    for row in found:
+    for row in chosen:
         for reason in row.explain():
             if kind_of(reason.code).keeps:
                 return f"It is not attempted yet: {reason.sentence} {reason.remedy}".strip()

@@ -75,10 +75,10 @@ def line_ends(ends: Sequence[QuerySet[Model]], since: Combinable, *names: str) -
     ``since``: the expression for when a row began to wait. ``names``: the fields with the values.
     """
     parts = [end.values_list(Value(n), since, Now(), *names)[:FIRST] for n, end in enumerate(ends)]
-    found: list[list[InLine]] = [[] for _ in parts]
+    lines: list[list[InLine]] = [[] for _ in parts]
     for n, at, now, *values in united(parts) if parts else ():
-        found[n].append(InLine(at, now, tuple(values)))
-    return found
+        lines[n].append(InLine(at, now, tuple(values)))
+    return lines
 
 
 def _holding(head: Sequence[InLine], number: int) -> tuple[object, int] | None:
@@ -108,15 +108,15 @@ def starving(names: Sequence[str], head: Sequence[InLine], tail: Sequence[InLine
 
 def starved(one: "Surveyed") -> Iterator[Problem]:
     """Find a model of which the objects with one value of a field hold up the others."""
-    if not (found := one.starving):
+    if not (starving := one.starving):
         return
     label = one.model._meta.label_lower
-    where = quote(f"{found.name}={json.dumps(found.value, default=str)}")
+    where = quote(f"{starving.name}={json.dumps(starving.value, default=str)}")
     yield Problem(
-        "", found.sentence, {"field": found.name, "others": len(found.others)},
-        f'let the values take turns by fair_by = "{found.name}" in StatorMeta and makemigrations; until then pause the '
-        "objects of this value", where=one.label, model=label, detail=found.detail,
-        count=len(found.others), since=found.waited,
+        "", starving.sentence, {"field": starving.name, "others": len(starving.others)},
+        f'let the values take turns by fair_by = "{starving.name}" in StatorMeta and makemigrations; until then pause '
+        "the objects of this value", where=one.label, model=label, detail=starving.detail,
+        count=len(starving.others), since=starving.waited,
         actions=(AdminAction("List", label, query=(("condition", "ready"),)),),
         command=f"manage.py stator pause {one.label} --where {where} --for {PAUSED} --reason 'others wait'",
     )  # fmt: skip

@@ -170,9 +170,9 @@ class Depths:
     def capped(self) -> set[str]:
         """The names of the numbers that ended at a limit: the true number may be larger."""
         numbers = ("ready", "failing", "quarantined", "unknown")
-        found = {name for name in numbers if getattr(self, name) > COUNTED}
-        found |= {"leased"} if len(self.held) >= LEASED else set()
-        return found | ({"stuck"} if any(one.cut and one.stuck for one in self.states.values()) else set())
+        bounded = {name for name in numbers if getattr(self, name) > COUNTED}
+        bounded |= {"leased"} if len(self.held) >= LEASED else set()
+        return bounded | ({"stuck"} if any(one.cut and one.stuck for one in self.states.values()) else set())
 
 
 # The most failing objects of one model that are grouped by their errors, and the number of latest errors of all models

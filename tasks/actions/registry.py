@@ -306,12 +306,12 @@ def of_registry(function: Callable[..., Result]) -> Callable[..., Result]:
     @wraps(function)
     def cached(*args: str) -> Result:
         derived, key = registry.derived, (function, *args)
-        found = derived.get(key)
-        if found is None:
+        cached_result = derived.get(key)
+        if cached_result is None:
             if len(derived) >= MAX_DERIVED:
                 derived.clear()
-            found = derived[key] = function(*args)
-        return found
+            cached_result = derived[key] = function(*args)
+        return cached_result
 
     return cached
 
@@ -391,9 +391,9 @@ def find(name: str, queue: str, data: Json = None) -> RegisteredAction:
     """Return the action with this name for a task of a queue; raise ``NoHandler`` if this process has none."""
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
-    if (found := declared(name, queue)) is None:
+    if (action := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker has no action {name!r} for queue {queue!r}")
-    return found
+    return action
 
 
 def variant_of(data: Json) -> Json:
@@ -451,16 +451,16 @@ def everywhere() -> frozenset[tuple[str, str]]:
 @of_registry
 def throttled_in(queue: str) -> frozenset[str]:
     """Return the actions with a rate or a concurrency limit for tasks of a queue."""
-    found = ((name, declared(name, queue)) for name in list(registry))
-    return frozenset(name for name, each in found if each is not None and each.throttled)
+    actions = ((name, declared(name, queue)) for name in list(registry))
+    return frozenset(name for name, each in actions if each is not None and each.throttled)
 
 
 @of_registry
 def longest_timeouts() -> dict[str, float]:
     """Return the timeouts in seconds of the actions that have one, by name; the longest if it differs by queue."""
-    found: dict[str, float] = {}
+    longest: dict[str, float] = {}
     for name, by_queue in registry.items():
         timeouts = [MAX_SECONDS if each.timeout is None else float(each.timeout) for each in by_queue.values()]
         if any(each.timeout is not None for each in by_queue.values()):
-            found[name] = max(timeouts)
-    return found
+            longest[name] = max(timeouts)
+    return longest

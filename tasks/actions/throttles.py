@@ -50,25 +50,25 @@ class ActionRate(models.Model):
         """
         row = cls.objects.using(using).filter(key=key)
         for _ in range(TRIES):
-            found = row.annotate(now=Now()).first()
-            if found is None:
+            current = row.annotate(now=Now()).first()
+            if current is None:
                 # The new row's window is over, even for a worker that read the time a moment earlier, so the next try
                 # begins one.
                 over = Now() - timedelta(seconds=1)
                 ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue
-            mine = row.filter(window=found.window)
+            mine = row.filter(window=current.window)
             # A longer window is of a rate that has been raised since; another worker's statement may be a moment ahead.
             longest = timedelta(seconds=rate.period + 1)
-            if not found.now < found.until <= found.now + longest:
+            if not current.now < current.until <= current.now + longest:
                 until = Now() + timedelta(seconds=rate.period)
                 if mine.update(window=F("window") + 1, until=until, started=1, refused=0):
                     return 0.0
             elif mine.filter(started__lt=rate.count).update(started=F("started") + 1):
                 return 0.0
             elif mine.filter(started__gte=rate.count).update(refused=F("refused") + 1):
-                left = float((found.until - found.now).total_seconds())
-                return max(0.01, left) + rate.period * (found.refused // rate.count + random.random())
+                left = float((current.until - current.now).total_seconds())
+                return max(0.01, left) + rate.period * (current.refused // rate.count + random.random())
         return random.uniform(0.1, 1.0) * rate.period
 
 
@@ -103,16 +103,16 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, found: RegisteredAction, task: "Task", token: UUID) -> tuple[float, str]:
+    def admit(cls, action: RegisteredAction, task: "Task", token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.
         """
-        using, key = str(task._state.db), found.throttle_key(task)
-        if found.concurrency and (wait := cls.take(using, key, found.concurrency, task.pk, token)):
-            return wait, str(UsedLimit(key, concurrency=found.concurrency))
-        if found.frequency and (wait := ActionRate.take(using, key, found.frequency)):
-            return wait, str(UsedLimit(key, rate=found.rate))
+        using, key = str(task._state.db), action.throttle_key(task)
+        if action.concurrency and (wait := cls.take(using, key, action.concurrency, task.pk, token)):
+            return wait, str(UsedLimit(key, concurrency=action.concurrency))
+        if action.frequency and (wait := ActionRate.take(using, key, action.frequency)):
+            return wait, str(UsedLimit(key, rate=action.rate))
         return 0.0, ""
 
     @classmethod

@@ -184,11 +184,11 @@ def _ask_requeue(
 
 
 def _named(tasks: TaskQuerySet) -> list[str]:
-    found = tasks.select_related("queue").in_order()[: SHOWN + 1]
+    some = tasks.select_related("queue").in_order()[: SHOWN + 1]
     return [
         f"{task} in {task.queue}"
         f"{f', key {task.key}' if task.key else ''}{f', a part of task {task.whole_id}' if task.whole_id else ''}"
-        for task in found
+        for task in some
     ]
 
 

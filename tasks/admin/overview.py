@@ -35,7 +35,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
     using = router.db_for_write(Task)
-    found = _first(using)
+    queues = _first(using)
     claimed = _claimed(using)
     live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
     asking = {
@@ -45,13 +45,13 @@ def section_of_queues(request: HttpRequest) -> Section | None:
         )
     }
     tasks = Pages(admin.site, request).list_of(Task)
-    waits = lines([queue.pk for queue in found[:SHOWN]], using)
+    waits = lines([queue.pk for queue in queues[:SHOWN]], using)
     rows = [
         # A queue that was deleted meanwhile has no line.
         _row(queue, waits.get(queue.pk, QueueFigures()), claimed[queue.pk], asking.get(queue.pk), tasks)
-        for queue in found[:SHOWN]
+        for queue in queues[:SHOWN]
     ]
-    note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
+    note = f"The first {SHOWN} queues; there are more." if len(queues) > SHOWN else ""
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 

@@ -88,14 +88,14 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
 def _published(tasks: QuerySet[Task], queue: int) -> Moments | None:
     """Return when the tasks of a queue that have not ended were published; None if they are too many."""
     ready = tasks.filter(queue=queue, state_ready=True).order_by("priority")
-    found = list(ready.values_list("created", flat=True)[: MAX_READ + 1])
+    moments = list(ready.values_list("created", flat=True)[: MAX_READ + 1])
     # Their indexes have the tasks of all queues.
     for kind in (Q(state_claim__isnull=False), Q(state_ready=False, state_claim=None)):
         some = list(tasks.filter(kind, state="pending").values_list("created", "queue")[: MAX_READ + 1])
-        found += [created for created, of in some if of == queue]
+        moments += [created for created, of in some if of == queue]
         if len(some) > MAX_READ:
             return None
-    return found if len(found) <= MAX_READ else None
+    return moments if len(moments) <= MAX_READ else None
 
 
 def _ended(minutes: Moments, ends: Moments, dead: Moments) -> list[Point]:

@@ -129,8 +129,8 @@ class TaskAdmin(OperatedAdmin):
         """Return the condition for tasks with this number or key."""
         # The index on keys begins with the queue.
         queues = list(Queue.objects.using(using).values_list("pk", flat=True))
-        found = [*Task.objects.using(using).filter(queue__in=queues, key=words).values_list("pk", flat=True)]
-        return Q(pk__in=[*found, *number_in(words)])
+        pks = [*Task.objects.using(using).filter(queue__in=queues, key=words).values_list("pk", flat=True)]
+        return Q(pk__in=[*pks, *number_in(words)])
 
     @admin.display(description="status")
     def shown_status(self, task: SummarizedTask) -> str:

@@ -77,8 +77,8 @@ def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, F
     return _as(Consumer, consumer), None
 
 
-def _as(kind: type[Row], found: object) -> Row | None:
-    return found if isinstance(found, kind) else None
+def _as(kind: type[Row], value: object) -> Row | None:
+    return value if isinstance(value, kind) else None
 
 
 def _consumers(using: str) -> QuerySet[Consumer]:
@@ -133,11 +133,11 @@ class Token(HttpBearer):
 def consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     """Return the consumer of a token, with what a path names; raise ``Unauthorized`` if the token is not usable."""
     prefix = prefix_of(token)
-    consumer, found = look_up(prefix, path) if prefix else (None, None)
+    consumer, looked_up = look_up(prefix, path) if prefix else (None, None)
     # The token is compared even without a consumer, so that the answer takes equally long.
     if not is_of(consumer, token) or consumer is None:
         raise Unauthorized
-    consumer.found = found
+    consumer.found = looked_up
     return consumer
 
 
@@ -161,45 +161,45 @@ def queue_of(consumer: Consumer, name: str) -> Queue:
     check(name)
     looked_up = _taken(consumer, name)
     if looked_up is None:
-        found: Queue | None = consumer.reach().filter(name=name).first()
+        own: Queue | None = consumer.reach().filter(name=name).first()
     else:
-        found = looked_up.queue if _reaches(consumer, looked_up.queue) else None
-    if found is None and consumer.all_queues:
+        own = looked_up.queue if _reaches(consumer, looked_up.queue) else None
+    if own is None and consumer.all_queues:
         raise NotFound(f"there is no queue {name!r}")
-    if found is None:
+    if own is None:
         raise Forbidden(f"this token is not for the queue {name!r}")
-    return found
+    return own
 
 
 def task_of(consumer: Consumer, pk: int) -> Task:
     """Return the task with this number; raise ``NotFound`` unless it is in a queue that the consumer may use."""
     looked_up = _taken(consumer, pk)
     if looked_up is None:
-        found: Task | None = tasks_of(consumer).filter(pk=pk).first() if pk < BIGINT else None
+        task: Task | None = tasks_of(consumer).filter(pk=pk).first() if pk < BIGINT else None
     else:
-        found = _looked_up_task(consumer, looked_up)
-    if found is None:
+        task = _looked_up_task(consumer, looked_up)
+    if task is None:
         raise NotFound(f"there is no task {pk}")
-    return found
+    return task
 
 
 def batch_of(consumer: Consumer, number: int) -> Batch:
     """Return the batch with this number; raise ``NotFound`` unless the consumer may use its queue."""
     rows: QuerySet[Batch] = QuerySet(Batch, using=home()).select_related("queue").filter(queue__in=consumer.reach())
-    found = rows.filter(pk=number).first() if number < BIGINT else None
-    if found is None:
+    batch = rows.filter(pk=number).first() if number < BIGINT else None
+    if batch is None:
         raise NotFound(f"there is no batch {number}")
-    return found
+    return batch
 
 
 def _taken(consumer: Consumer, sought: object) -> Found | None:
     """Return what was read together with the consumer, but only once: a repeated call must read it again."""
-    found: Found | None = consumer.__dict__.pop("found", None)
-    return found if found is not None and found.sought == sought else None
+    looked_up: Found | None = consumer.__dict__.pop("found", None)
+    return looked_up if looked_up is not None and looked_up.sought == sought else None
 
 
-def _looked_up_task(consumer: Consumer, found: Found) -> Task | None:
-    task, queue = found.task, found.queue
+def _looked_up_task(consumer: Consumer, looked_up: Found) -> Task | None:
+    task, queue = looked_up.task, looked_up.queue
     if task is None or queue is None or not _reaches(consumer, queue):
         return None
     task.queue = queue
@@ -233,9 +233,9 @@ def note_progress(tasks: Iterable[StatorModel], using: str) -> None:
     claims = {
         (task._meta.label_lower, str(task.pk)): task.state_claim for task in tasks if task.state_claim is not None
     }
-    found = how_far(using, claims)
+    reached = how_far(using, claims)
     for task in tasks:
-        if progress := found.get((task._meta.label_lower, str(task.pk))):
+        if progress := reached.get((task._meta.label_lower, str(task.pk))):
             vars(task)["looked_up_progress"] = progress.as_dict()
 
 
@@ -246,15 +246,15 @@ def parts() -> Prefetch:
 
 def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
     """Return the queue for a long request of the consumer; raise the refusal that a new request would get."""
-    now, found = look_up(consumer.prefix, {"queue": queue})
+    now, looked_up = look_up(consumer.prefix, {"queue": queue})
     if now is None or now.digest != consumer.digest:
         raise Unauthorized
     check_verb(now, verb)
-    now.found = found
+    now.found = looked_up
     return queue_of(now, queue)
 
 
 def page_of(rows: QuerySet[RowT], limit: int, order: str = "pk") -> tuple[list[RowT], str | None]:
     """Return the first rows in an order, and the value after which the next page begins; None at the end."""
-    found = list(rows.order_by(order)[: limit + 1])
-    return found[:limit], shown_key(getattr(found[limit - 1], order)) if len(found) > limit else None
+    page = list(rows.order_by(order)[: limit + 1])
+    return page[:limit], shown_key(getattr(page[limit - 1], order)) if len(page) > limit else None

@@ -32,15 +32,15 @@ class JsonParser(Parser):
 
     def parse_querydict(self, data: MultiValueDict, list_fields: list[str], request: HttpRequest) -> dict[str, Any]:
         """Return the checked parameters of the query string."""
-        found = super().parse_querydict(data, list_fields, request)
-        check(found)
-        return found
+        parsed = super().parse_querydict(data, list_fields, request)
+        check(parsed)
+        return parsed
 
 
 def check(value: object) -> None:
     """Raise ``Invalid`` for deep nesting and values no database stores: NUL, a lone surrogate, an infinite number."""
-    if found := json_problem(value, MAX_DEPTH):
-        raise Invalid(found)
+    if problem := json_problem(value, MAX_DEPTH):
+        raise Invalid(problem)
 
 
 def _no_number(text: str) -> NoReturn:

@@ -61,29 +61,29 @@ def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     once. A client that disconnects while it waits may still be given tasks; they are free again when their leases
     expire.
     """
-    found = queue_of(request.auth, queue)
-    claims, waited = found.claim(**payload.of_claim()), 0.0
+    own = queue_of(request.auth, queue)
+    claims, waited = own.claim(**payload.of_claim()), 0.0
     if not claims and payload.wait:
         give_connections_back()
         again = partial(_claim_again, request, queue, payload)
-        claims, waited = until_some(again, found, _seconds(payload), most=most_waiting(request))
+        claims, waited = until_some(again, own, _seconds(payload), most=most_waiting(request))
     return _answer(claims, waited, payload)
 
 
 async def aclaim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     """Run :func:`claim` without holding a thread while it waits."""
-    claims, found = await sync_to_async(_claim_once)(request, queue, payload)
+    claims, own = await sync_to_async(_claim_once)(request, queue, payload)
     waited = 0.0
     if not claims and payload.wait:
         again = partial(sync_to_async(_claim_again), request, queue, payload)
-        claims, waited = await auntil_some(again, found, _seconds(payload), most=most_waiting(request))
+        claims, waited = await auntil_some(again, own, _seconds(payload), most=most_waiting(request))
     return _answer(claims, waited, payload)
 
 
 def _claim_once(request: ApiRequest, queue: str, payload: ClaimIn) -> tuple[list[TaskClaim], Queue]:
     try:
-        found = queue_of(request.auth, queue)
-        return found.claim(**payload.of_claim()), found
+        own = queue_of(request.auth, queue)
+        return own.claim(**payload.of_claim()), own
     finally:
         give_connections_back()
 
@@ -112,9 +112,9 @@ def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) ->
 
     Report the lost claims. Claims on tasks of other queues count as lost.
     """
-    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
+    own, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
     leases = {}
-    for held in find_many(found, tokens):
+    for held in find_many(own, tokens):
         with suppress(LeaseLost):
             held.heartbeat(payload.lease)
             leases[held.task.pk] = held.lease
@@ -129,10 +129,10 @@ def resolve_many(request: ApiRequest, queue: str, payload: ResolveManyIn) -> dic
     A client that lost the answer may repeat the request and gets the same answer.
     """
     results = {end.task: end.result for end in payload.claims}
-    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
-    held = find_many(found, tokens)
-    lost = found.resolve_many({claim: results[claim.task.pk] for claim in held})
-    return _ended_many(found, tokens, set(held) - set(lost), "succeeded", "completed", results)
+    own, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
+    held = find_many(own, tokens)
+    lost = own.resolve_many({claim: results[claim.task.pk] for claim in held})
+    return _ended_many(own, tokens, set(held) - set(lost), "succeeded", "completed", results)
 
 
 @router.at("POST", "queues/{queue}/claims/fail", CLAIM, EndedManyOut, "End many claims: failure")
@@ -142,10 +142,10 @@ def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str,
     A client that lost the answer may repeat the request and gets the same answer.
     """
     errors = {end.task: end.error for end in payload.claims}
-    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
-    held = find_many(found, tokens)
-    lost = found.fail_many({claim: errors[claim.task.pk] for claim in held})
-    return _ended_many(found, tokens, set(held) - set(lost), "failed", "failed")
+    own, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
+    held = find_many(own, tokens)
+    lost = own.fail_many({claim: errors[claim.task.pk] for claim in held})
+    return _ended_many(own, tokens, set(held) - set(lost), "failed", "failed")
 
 
 def _ended_many(

@@ -95,10 +95,10 @@ def _rows(model: type[StatorModel]) -> QuerySet[StatorModel]:
 def object_of(consumer: Consumer, label: str, pk: str) -> StatorModel:
     """Return an object; raise ``NotFound`` if there is none that the token may see."""
     rows = _rows(_model(consumer, label))
-    found = rows.filter(pk=_key(rows, pk)).first()
-    if found is None:
+    instance = rows.filter(pk=_key(rows, pk)).first()
+    if instance is None:
         raise NotFound(f"there is no {label} {pk}")
-    return found
+    return instance
 
 
 def _key(rows: QuerySet[StatorModel], text: str) -> object:

@@ -72,9 +72,9 @@ def cancel(
 @router.at("POST", "tasks/{int:pk}/change", PUBLISH, TaskOut, "Change a task", 409, name="change_task")
 def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
-    found = task_of(request.auth, pk)
-    refuse_to_change_over_http(queue_of(request.auth, found.queue.name), [found])
-    found.change(**payload.dict(exclude_unset=True))
+    task = task_of(request.auth, pk)
+    refuse_to_change_over_http(queue_of(request.auth, task.queue.name), [task])
+    task.change(**payload.dict(exclude_unset=True))
     return answer(task_out(task_of(request.auth, pk)))
 
 
@@ -92,14 +92,14 @@ def _publish(
 ) -> list[Published]:
     messages = [task.dict(exclude_unset=True, exclude={*ON_EXISTING, "batch"}) for task in tasks]
     options = publishing.OnExistingKey(**{name: getattr(payload, name) for name in ON_EXISTING})
-    found, given = queue_of(consumer, queue), payload.batch
+    own, given = queue_of(consumer, queue), payload.batch
     batch = Batch(**given.of_batch()) if isinstance(given, BatchIn) else given and batch_of(consumer, given)
     publish = partial(batches.publish, batch=batch) if batch else publishing.publish
-    results = publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
+    results = publish(own, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # Each answer needs the task's parts and attempts: read them once for all tasks.
     published = [each.task for each in results]
     prefetch_related_objects([task for task in published if task.worker_count > 1], parts())
-    complete(published, str(found._state.db))
+    complete(published, str(own._state.db))
     return results
 
 

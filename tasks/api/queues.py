@@ -145,17 +145,17 @@ def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> 
 
     `http_actions` can only be made shorter. Otherwise a token that may configure could run any code of the site.
     """
-    found = queue_of(request.auth, queue)
+    own = queue_of(request.auth, queue)
     changes = payload.dict(exclude_unset=True)
-    with transaction.atomic(using=found._state.db):
+    with transaction.atomic(using=own._state.db):
         # Locked, so that an action that is removed from the list at this moment does not come back.
-        found.lock()
-        found.refresh_from_db(found._state.db, ["http_actions"])
-        _refuse_more(changes.get("http_actions", []), found.http_actions)
+        own.lock()
+        own.refresh_from_db(own._state.db, ["http_actions"])
+        _refuse_more(changes.get("http_actions", []), own.http_actions)
         for name, value in changes.items():
-            setattr(found, name, value)
-        found.save(update_fields=list(changes))
-    return found
+            setattr(own, name, value)
+        own.save(update_fields=list(changes))
+    return own
 
 
 @router.at("DELETE", "queues/{queue}", CONFIGURE, DeletedOut, "Delete a queue", 409)
@@ -166,9 +166,9 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
     """
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot delete one")
-    found = queue_of(request.auth, queue)
+    own = queue_of(request.auth, queue)
     most = MAX_DELETED if tasks else 0
-    count = found.tasks.order_by()[: most + 1].count()
+    count = own.tasks.order_by()[: most + 1].count()
     if count > most:
         remedy = (
             "wait until their retention is over, or delete the queue in the admin"
@@ -176,20 +176,20 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
             else "delete them with tasks=true, or cancel them and wait for their retention"
         )
         contents = f"more than {most:,} tasks" if tasks else "tasks"
-        raise Conflict(f"queue {found.name} has {contents}; {remedy}", "not_empty")
-    found.delete()
+        raise Conflict(f"queue {own.name} has {contents}; {remedy}", "not_empty")
+    own.delete()
     return {"deleted": queue, "tasks": count}
 
 
 @router.at("PUT", "queues/{queue}/pause", CONFIGURE, QueueOut, "Pause a queue")
 def pause_queue(request: ApiRequest, queue: str, payload: PauseIn) -> Queue:
     """Set both pauses: a pause that is not given ends, so an empty object resumes the queue."""
-    found = queue_of(request.auth, queue)
+    own = queue_of(request.auth, queue)
     if payload.publish or payload.claim:
-        found.pause(**payload.dict(), author=request.auth.name)
+        own.pause(**payload.dict(), author=request.auth.name)
     else:
-        found.resume(author=request.auth.name)
-    return found
+        own.resume(author=request.auth.name)
+    return own
 
 
 def _refuse_more(names: list[str], listed: list[str]) -> None:

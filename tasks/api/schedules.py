@@ -197,10 +197,10 @@ def _reached(consumer: Consumer) -> QuerySet[Schedule]:
 
 
 def _schedule_of(consumer: Consumer, pk: int) -> Schedule:
-    found = _reached(consumer).filter(pk=pk).first()
-    if found is None:
+    schedule = _reached(consumer).filter(pk=pk).first()
+    if schedule is None:
         raise NotFound(f"there is no schedule {pk}")
-    return found
+    return schedule
 
 
 def _changeable(consumer: Consumer, pk: int) -> Schedule:

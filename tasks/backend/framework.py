@@ -130,14 +130,14 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 def _places(logger: logging.Logger | None, record: logging.LogRecord) -> set[object]:
     """Return the streams that a record of a logger is written to, and the handlers that have no stream."""
-    found = set[object]()
+    places = set[object]()
     while logger is not None:
         takes = (one for one in logger.handlers if record.levelno >= one.level and one.filter(record))
         # Django's own handler mails nothing if nobody is named.
         said = (one for one in takes if settings.ADMINS or not isinstance(one, AdminEmailHandler))
-        found.update(getattr(one, "stream", one) for one in said)
+        places.update(getattr(one, "stream", one) for one in said)
         logger = logger.parent if logger.propagate else None
-    return found
+    return places
 
 
 signals.logger.addFilter(_is_news)

@@ -81,9 +81,9 @@ def read_with_history(rows: "QuerySet[Task]") -> "list[Task]":
     """Read tasks and their history: with one statement, or with four if the tasks are on several nodes."""
     if not are_apart(rows.model, rows.db):
         return list(with_history(rows))
-    found = list(rows)
-    _add(found, rows.db)
-    return found
+    tasks = list(rows)
+    _add(tasks, rows.db)
+    return tasks
 
 
 def add_history(row: TaskRow) -> None:

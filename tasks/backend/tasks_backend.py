@@ -170,8 +170,8 @@ class StatorBackend(BaseTaskBackend):
         action = DJANGO + task.module_path
         if len(action) > ACTION_LENGTH:
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
-        if found := moment_problem(task.run_after):
-            raise PublishRefused(f"run_after={task.run_after} {found}")
+        if problem := moment_problem(task.run_after):
+            raise PublishRefused(f"run_after={task.run_after} {problem}")
         return {
             "action": action,
             "max_attempts": _most_attempts(task, options),
@@ -197,7 +197,7 @@ class StatorBackend(BaseTaskBackend):
 
     def check(self, **kwargs: object) -> list[checks.CheckMessage]:
         """Return the errors tasks.E201 (app missing), E202 (wrong options) and E203 (tasks that no worker imports)."""
-        found: list[checks.CheckMessage] = [
+        messages: list[checks.CheckMessage] = [
             checks.Error(
                 f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
             )
@@ -206,9 +206,9 @@ class StatorBackend(BaseTaskBackend):
         ]
         if self._problem:
             hint = "See the options of the backend in the guide."
-            return [*found, checks.Error(f"TASKS[{self.alias!r}]: {self._problem}.", hint=hint, id="tasks.E202")]
+            return [*messages, checks.Error(f"TASKS[{self.alias!r}]: {self._problem}.", hint=hint, id="tasks.E202")]
         mine = sorted(module for alias, module in _declared if alias == self.alias and module in sys.modules)
-        return found + [
+        return messages + [
             checks.Error(
                 f"TASKS[{self.alias!r}]: workers do not import the tasks of {module}, which is in no installed app.",
                 hint=REMEDY.format(self.alias, module),
@@ -321,10 +321,10 @@ def action_of(path: str, queue: str, data: object) -> DjangoAction:
     backend = task_backends[alias]
     if not isinstance(backend, StatorBackend):
         raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
-    found = _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
-    if found.queues and queue not in found.queues:
+    action = _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
+    if action.queues and queue not in action.queues:
         raise NoHandler(f"no handler: TASKS[{alias!r}] has no queue {queue!r}")
-    return found
+    return action
 
 
 def resolve(path: str) -> Task:
@@ -339,10 +339,10 @@ def resolve(path: str) -> Task:
             module = import_module(name)
         except ImportError as error:
             raise NoHandler(f"no handler: {name} cannot be imported: {error}") from error
-    found = vars(module).get(attribute) if module is not None else None
-    if not isinstance(found, Task):
+    task = vars(module).get(attribute) if module is not None else None
+    if not isinstance(task, Task):
         raise NoHandler(f"no handler: {path} is not a task of an installed app; check that it is decorated with @task")
-    return found
+    return task
 
 
 @lru_cache(maxsize=1000)
@@ -412,10 +412,10 @@ def _result_of(row: TaskRow) -> TaskResult:
     """Return the result of a row that is being attempted; raise ``NoHandler`` if its task cannot be restored."""
     if has_past(row):
         add_history(row)
-    found = results_of([row], resolve)
-    if not found:
+    results = results_of([row], resolve)
+    if not results:
         raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued")
-    return found[0]
+    return results[0]
 
 
 def _may_import(name: str) -> bool:

@@ -110,8 +110,8 @@ def _delete(using: str, rows: QuerySet[Model]) -> tuple[int, bool]:
     """
     skip = connections[using].features.has_select_for_update_skip_locked
     with transaction.atomic(using=using):
-        found = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)
-        pks = list(found[:BATCH])
+        locked = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)
+        pks = list(locked[:BATCH])
         if not pks:
             return 0, False
         every: QuerySet[Model] = QuerySet(Task, using=using)

@@ -157,7 +157,7 @@ class Client:
                     raise
             left = max(0.0, end - time.monotonic())
         wanted, since = cast("float | None", options.get("lease")), sent + answer["waited"]
-        return [HttpClaim(self, found, wanted, since) for found in answer["claims"]]
+        return [HttpClaim(self, claim, wanted, since) for claim in answer["claims"]]
 
     def resolve_many(self, queue: str, results: Mapping["HttpClaim", object]) -> list["HttpClaim"]:
         """Complete claims of one queue, each with its result; return the claims that were lost.
@@ -402,8 +402,8 @@ class HttpClaim(LoopClaim):
             raise ValueError(f"step {name!r} is used twice in one claim; give each step a name of its own")
         path = f"tasks/{self.task['id']}/claim/steps"
         if self._steps is None:
-            found = self._client._call("GET", path)["steps"]
-            self._steps = {step["name"]: step["result"] for step in found}
+            recorded = self._client._call("GET", path)["steps"]
+            self._steps = {step["name"]: step["result"] for step in recorded}
         if name not in self._steps:
             result = function()
             # The same record may be sent again.
@@ -428,8 +428,8 @@ class HttpClaim(LoopClaim):
 
     def fail(self, error: BaseException | str) -> None:
         """End the attempt as failed, with the error; an exception is sent with its traceback."""
-        told = error if isinstance(error, str) else "".join(traceback.format_exception(error))
-        self._end("fail", error=_sendable(told[-MAX_TOLD:]))
+        text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
+        self._end("fail", error=_sendable(text[-MAX_TOLD:]))
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""

@@ -198,8 +198,8 @@ class Loop(Generic[ClaimT]):
         while not self.stopped:
             began = time.monotonic()
             try:
-                if found := await self._take():
-                    return found
+                if claims := await self._take():
+                    return claims
                 # If the server answers at once instead of waiting, do not ask it all the time.
                 pause = MIN_PAUSE
                 await self._pause(began + 2 * pause - time.monotonic())
@@ -302,8 +302,8 @@ class Loop(Generic[ClaimT]):
         error: Exception | None = None,
         exc_info: BaseException | None = None,
     ) -> None:
-        told = {"claim": repr(claim) if claim else None, "error": type(error).__name__ if error else None}
-        logger.warning(what, extra={name: value for name, value in told.items() if value}, exc_info=exc_info)
+        extra = {"claim": repr(claim) if claim else None, "error": type(error).__name__ if error else None}
+        logger.warning(what, extra={name: value for name, value in extra.items() if value}, exc_info=exc_info)
 
 
 class ConsumerLoop(Loop[ClaimT]):

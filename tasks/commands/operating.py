@@ -94,10 +94,10 @@ def list_queues(options: Options) -> Answer:
     """List all queues or the named ones, each with the counts of its tasks."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
-    found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
-    figures = figures_of(found, using)
+    queues = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
+    figures = figures_of(queues, using)
     data = []
-    for queue, service in zip(found, services_of(found, using), strict=True):
+    for queue, service in zip(queues, services_of(queues, using), strict=True):
         holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
@@ -166,8 +166,8 @@ def requeue(options: Options) -> Answer:
 def retry(options: Options) -> Answer:
     """Make tasks due that wait for a limit of their action."""
     name, queue = options["task_action"], named(options["queue"]) if options["queue"] else None
-    found = put_off(home(), action=name, queue=queue.pk if queue else None)
-    if not options["yes"] and (same := _as_before(found)):
+    waiting = put_off(home(), action=name, queue=queue.pk if queue else None)
+    if not options["yes"] and (same := _as_before(waiting)):
         raise BadInput(f"{same} in this code, so they would be put off again; raise it first, or add --yes")
     action = Action.of(Task, "retry", actor())
     with progress("made due") as action.progress:
@@ -176,9 +176,9 @@ def retry(options: Options) -> Answer:
     return Answer({"retried": count, **_number_of(action)}, [line, *offer(action, options)])
 
 
-def _as_before(found: list[PutOff]) -> str:
+def _as_before(waiting: list[PutOff]) -> str:
     """Return the limit that tasks wait for if this code has the same; else an empty text."""
-    for one in found:
+    for one in waiting:
         name = queue_rows(home()).filter(pk=one.queue).values_list("name", flat=True).first() or ""
         known, limit = declared(one.action, name), one.limit
         if known and (known.rate == limit.rate if limit.rate else known.concurrency == limit.concurrency):

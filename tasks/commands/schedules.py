@@ -53,8 +53,8 @@ def schedules(options: Options) -> Answer:
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
     count = _change(rows, change, action, options["rate_limit"]) if change else 0
-    found: QuerySet[Schedule] = rows.annotate(**READ_AT).order_by("name", "entity")
-    listed = list(found[: MAX_SCHEDULES + 1])
+    in_order: QuerySet[Schedule] = rows.annotate(**READ_AT).order_by("name", "entity")
+    listed = list(in_order[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
     lines = [f"{counted(count, 'schedule')} {DONE[change]}."] if change else []
     lines += [why] if change == "run" and (why := why_not(rows, count)) else []

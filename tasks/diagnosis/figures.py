@@ -73,10 +73,10 @@ def figures_of(queues: Iterable[Queue], using: str) -> dict[int, Figures]:
     running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
     dead = by_column(resting.filter(state="errored", whole=None))
     known = {queue.pk: queue for queue in queues}
-    found = {}
+    figures_by_queue = {}
     for pk, line in lines(list(known), using, MAX_COUNTED + 1).items():
         end = line.end_of(known[pk])
-        found[pk] = Figures(
+        figures_by_queue[pk] = Figures(
             count_text(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED),
             line.waited,
             count_text(later[0][pk], later[1]),
@@ -85,7 +85,7 @@ def figures_of(queues: Iterable[Queue], using: str) -> dict[int, Figures]:
             end.short if end else "",
             end.seconds if end else None,
         )
-    return found
+    return figures_by_queue
 
 
 def waiting_in(tasks: QuerySet[Task], limit: int) -> QuerySet[Task, object]:
@@ -109,7 +109,7 @@ def lines(pks: list[int], using: str, read: int = 1) -> dict[int, QueueFigures]:
         lately = ended_lately(tasks).values(since=F("state_changed"))[:MAX_ENDED]
         return [count, FirstOf(waiting_in(tasks, read)), CountOf(lately), FirstOf(lately), Now()]
 
-    return {pk: _line(*found) for pk, *found in for_each(queue_rows(using), pks, figures)}
+    return {pk: _line(*values) for pk, *values in for_each(queue_rows(using), pks, figures)}
 
 
 def _line(count: int, since: datetime | None, ended: int, first: datetime | None, now: datetime) -> QueueFigures:
@@ -121,5 +121,5 @@ def _line(count: int, since: datetime | None, ended: int, first: datetime | None
 
 def by_column(rows: QuerySet[Model], name: str = "queue") -> tuple[Counter[object], bool]:
     """Return the counts by queue, or by another column, and whether counting stopped at the limit."""
-    found = list(rows.order_by().values_list(name, flat=True)[: MAX_COUNTED + 1])
-    return Counter(found[:MAX_COUNTED]), len(found) > MAX_COUNTED
+    values = list(rows.order_by().values_list(name, flat=True)[: MAX_COUNTED + 1])
+    return Counter(values[:MAX_COUNTED]), len(values) > MAX_COUNTED

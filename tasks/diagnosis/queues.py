@@ -26,13 +26,13 @@ def paused(survey: Survey) -> Iterator[Problem]:
     """Find paused queues."""
     using = survey.using
     (queues,) = with_pause(using)
-    found = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
-    waits = lines([queue.pk for queue in found[:SHOWN]], using)
-    late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
-    for queue in found[:SHOWN]:
+    paused_queues = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
+    waits = lines([queue.pk for queue in paused_queues[:SHOWN]], using)
+    late = _late_ticks(using) if any(queue.publishing_paused for queue in paused_queues[:SHOWN]) else {}
+    for queue in paused_queues[:SHOWN]:
         yield _of_pause(queue, waits.get(queue.pk, QueueFigures()), late.get(queue.pk, []))
-    if len(found) > SHOWN:
-        count, more = min(len(found), MAX_QUEUES) - SHOWN, len(found) > MAX_QUEUES
+    if len(paused_queues) > SHOWN:
+        count, more = min(len(paused_queues), MAX_QUEUES) - SHOWN, len(paused_queues) > MAX_QUEUES
         yield Problem(
             "", f"{count_text(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
             count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
@@ -61,11 +61,11 @@ def unclaimable(survey: Survey) -> Iterator[Problem]:
 
 def _late_ticks(using: str) -> dict[int, list[float]]:
     """Return, by queue, for how many seconds each late tick that cannot be published has been due."""
-    found: dict[int, list[float]] = defaultdict(list)
+    late_of: dict[int, list[float]] = defaultdict(list)
     late = late_schedules(using).filter(publishes_nothing())
     for queue, planned, now in late.values_list("queue", "planned", Now()):
-        found[queue].append(seconds_of(now - planned))
-    return found
+        late_of[queue].append(seconds_of(now - planned))
+    return late_of
 
 
 def _of_pause(queue: Queue, line: QueueFigures, late: list[float]) -> Problem:
@@ -116,15 +116,15 @@ def dead(using: str) -> list[QuerySet[Task]]:
     return [Task.objects.using(using).dead_letters().order_by()]
 
 
-def _of_dead(name: str, found: Tally, more: bool) -> Problem:
-    count = min(found.count, MAX_COUNTED)
-    query = (("queue__id__exact", str(found.value)), ("status", "errored"), OF_NO_OTHER)
+def _of_dead(name: str, tally: Tally, more: bool) -> Problem:
+    count = min(tally.count, MAX_COUNTED)
+    query = (("queue__id__exact", str(tally.value)), ("status", "errored"), OF_NO_OTHER)
     noun, rests = ("task", "rests") if count == 1 and not more else ("tasks", "rest")
     return Problem(
         "", f"{count_text(count, more)} {noun} gave up (dead letters) and {rests} until requeued, the oldest "
-        f"{span(found.oldest)} ago",
+        f"{span(tally.oldest)} ago",
         {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
-        detail=f"in queue {name}", count=count, more=more, since=found.oldest,
+        detail=f"in queue {name}", count=count, more=more, since=tally.oldest,
         actions=(AdminAction("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),
         command=f"manage.py tasks requeue --queue {quote(name)}",
     )  # fmt: skip

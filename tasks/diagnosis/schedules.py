@@ -36,10 +36,10 @@ def failed_ticks(survey: Survey) -> Iterator[Problem]:
 def _of_functions(survey: Survey) -> Iterator[Problem]:
     # Index ``tasks_schedule_failed_ticks``.
     (failing,) = with_failed(survey.using)
-    found = list(failing.annotate(**READ_AT)[: SHOWN + 1])
+    some = list(failing.annotate(**READ_AT)[: SHOWN + 1])
     # A function is called again at the next tick, and may fail at this moment.
     errors = {pk: group.fingerprint for group in survey.groups if group.label == LABEL for pk in group.failing}
-    for one in found[:SHOWN]:
+    for one in some[:SHOWN]:
         now = {"errors": {errors[one.pk]: 1}} if one.pk in errors else {}
         yield Problem(
             "", f"the {one.failed_part} of {one} failed", {"ticks": one.failed_ticks, **now},
@@ -48,7 +48,7 @@ def _of_functions(survey: Survey) -> Iterator[Problem]:
             actions=(AdminAction("Run now", LABEL, "run_now", (one.pk,)),),
             command=f"manage.py tasks schedules {quote(one.name)} --run",
         )  # fmt: skip
-    if len(found) > SHOWN:
+    if len(some) > SHOWN:
         yield Problem(
             "", "the latest ticks of further schedules failed", where="tasks.Schedule", model=LABEL,
             count=1, more=True, command="manage.py tasks schedules --failed",
@@ -105,10 +105,10 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
     Ticks of a paused queue are reported with the problems of queues, and failing ticks by error.
     """
     late = late_schedules(survey.using).exclude(publishes_nothing()).filter(state_failures=0).annotate(**READ_AT)
-    found = list(late.order_by("planned", "pk")[: SHOWN + 1])
-    if not found:
+    some = list(late.order_by("planned", "pk")[: SHOWN + 1])
+    if not some:
         return
-    more, shown = len(found) > SHOWN, found[:SHOWN]
+    more, shown = len(some) > SHOWN, some[:SHOWN]
     unended = _unended(survey.using, [one for one in shown if one.queue_id is not None and one.tick_index])
     yield from _waiting(shown, unended)
     yield from _late([one for one in shown if one.pk not in unended], more=more)

@@ -22,8 +22,8 @@ def starved(survey: Survey) -> Iterator[Problem]:
     Nothing is read unless a task has waited for long, and the end of a line only if one value holds its head. Indexes
     ``st_ready``, ``tasks_task_ready_in_queue``.
     """
-    found = survey.models.get("tasks.task")
-    if found is None or not found.depths.is_behind:
+    tasks = survey.models.get("tasks.task")
+    if tasks is None or not tasks.depths.is_behind:
         return
     paused = list(queue_rows(survey.using).filter(claims_are_paused()).values_list("pk", flat=True)[:MAX_PAUSED])
     ready = task_rows(survey.using).filter(state_ready=True).exclude(queue__in=paused)
@@ -69,26 +69,26 @@ def _values(one: InLine, names: list[str]) -> InLine:
     return one._replace(values=tuple(each if isinstance(each, str | int | float) else None for each in said))
 
 
-def _of_queues(found: Starving) -> Problem:
-    command = f"manage.py runstator tasks.Task --exclude-queue {quote(str(found.value))}"
+def _of_queues(starving: Starving) -> Problem:
+    command = f"manage.py runstator tasks.Task --exclude-queue {quote(str(starving.value))}"
     remedy = f"start a worker for the other queues: {command}"
     query = (("status", "pending"),)
-    return _problem(found, {"queue": str(found.value)}, remedy, command, query=query)
+    return _problem(starving, {"queue": str(starving.value)}, remedy, command, query=query)
 
 
-def _of_metadata(found: Starving, queue: str, pk: int) -> Problem:
-    other = quote(f"{found.name}={json.dumps(found.others[0])}")
+def _of_metadata(starving: Starving, queue: str, pk: int) -> Problem:
+    other = quote(f"{starving.name}={json.dumps(starving.others[0])}")
     remedy = (
-        f"start a worker for the others, or publish the many with a larger priority; fair_by = {found.name!r} lets "
+        f"start a worker for the others, or publish the many with a larger priority; fair_by = {starving.name!r} lets "
         "them take turns in a model of your own"
     )
     command = f"manage.py runstator tasks.Task --queue {quote(queue)} --metadata {other}"
-    query, detail = (("queue__id__exact", str(pk)), ("status", "pending")), f"queue {queue}: {found.detail}"
-    return _problem(found, {"queue": queue, "field": found.name}, remedy, command, query=query, detail=detail)
+    query, detail = (("queue__id__exact", str(pk)), ("status", "pending")), f"queue {queue}: {starving.detail}"
+    return _problem(starving, {"queue": queue, "field": starving.name}, remedy, command, query=query, detail=detail)
 
 
 def _problem(
-    found: Starving,
+    starving: Starving,
     numbers: JsonObject,
     remedy: str,
     command: str,
@@ -97,7 +97,7 @@ def _problem(
     detail: str = "",
 ) -> Problem:
     return Problem(
-        "", found.sentence.replace("objects", "tasks"), {**numbers, "others": len(found.others)}, remedy,
-        where="tasks.Task", model="tasks.task", detail=detail or found.detail, count=len(found.others),
-        since=found.waited, actions=(AdminAction("List", "tasks.task", query=query),), command=command,
+        "", starving.sentence.replace("objects", "tasks"), {**numbers, "others": len(starving.others)}, remedy,
+        where="tasks.Task", model="tasks.task", detail=detail or starving.detail, count=len(starving.others),
+        since=starving.waited, actions=(AdminAction("List", "tasks.task", query=query),), command=command,
     )  # fmt: skip

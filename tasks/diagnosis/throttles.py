@@ -18,22 +18,22 @@ def throttled(survey: Survey) -> Iterator[Problem]:
     """
     if not any(rows.exists() for rows in signs(survey.using)):
         return
-    found = put_off(survey.using)
-    names = dict(queue_rows(survey.using).filter(pk__in={one.queue for one in found}).values_list("pk", "name"))
-    yield from (_of_action(one, names[one.queue]) for one in found if one.queue in names)
+    waiting = put_off(survey.using)
+    names = dict(queue_rows(survey.using).filter(pk__in={one.queue for one in waiting}).values_list("pk", "name"))
+    yield from (_of_action(one, names[one.queue]) for one in waiting if one.queue in names)
 
 
-def _of_action(found: PutOff, queue: str) -> Problem:
-    limit, left = found.limit, found.end.seconds if found.end else found.waited
-    noun = "task waits" if found.count == 1 and not found.more else "tasks wait"
-    done = f" {found.end}" if found.end else ""
-    query = (("queue__id__exact", str(found.queue)), ("status", "invisible"), ("action", found.action))
+def _of_action(waiting: PutOff, queue: str) -> Problem:
+    limit, left = waiting.limit, waiting.end.seconds if waiting.end else waiting.waited
+    noun = "task waits" if waiting.count == 1 and not waiting.more else "tasks wait"
+    done = f" {waiting.end}" if waiting.end else ""
+    query = (("queue__id__exact", str(waiting.queue)), ("status", "invisible"), ("action", waiting.action))
     return Problem(
-        "", f"{count_text(found.count, found.more)} {noun} for the {limit.option} of an action{done}",
-        {"queue": queue, "action": found.action, **(found.end.numbers if found.end else {})},
-        remedy_for(limit, found.action, queue), level="warning" if left > TOO_LONG else "ok", where="tasks.Task",
-        model="tasks.task", detail=f"{found.action} in queue {queue} has {limit.told(queue, found.action)}",
-        count=found.count, more=found.more, since=found.waited,
+        "", f"{count_text(waiting.count, waiting.more)} {noun} for the {limit.option} of an action{done}",
+        {"queue": queue, "action": waiting.action, **(waiting.end.numbers if waiting.end else {})},
+        remedy_for(limit, waiting.action, queue), level="warning" if left > TOO_LONG else "ok", where="tasks.Task",
+        model="tasks.task", detail=f"{waiting.action} in queue {queue} has {limit.told(queue, waiting.action)}",
+        count=waiting.count, more=waiting.more, since=waiting.waited,
         actions=(AdminAction("List", "tasks.task", query=query),),
-        command=command_for(found.action, queue),
+        command=command_for(waiting.action, queue),
     )  # fmt: skip

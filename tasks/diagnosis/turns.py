@@ -35,7 +35,7 @@ def waiting_for_rates(survey: Survey) -> Iterator[Problem]:
     for one in resting.order_by("state_next_attempt")[:READ]:
         if one.held_until is not None and one.rate_key in lines and one.rate_limit:
             waits[one.rate_key].append(one)
-    yield from (_of_key(key, found, *lines[key]) for key, found in waits.items())
+    yield from (_of_key(key, waiting, *lines[key]) for key, waiting in waits.items())
 
 
 def signs(using: str) -> list[QuerySet[Rate]]:
@@ -43,18 +43,18 @@ def signs(using: str) -> list[QuerySet[Rate]]:
     return [Rate.objects.using(using).filter(line_until__gt=Later(TOO_LONG))]
 
 
-def _of_key(key: str, found: list[Schedule], until: datetime, now: datetime) -> Problem:
-    rate = cast("float", found[0].rate_limit)
+def _of_key(key: str, schedules: list[Schedule], until: datetime, now: datetime) -> Problem:
+    rate = cast("float", schedules[0].rate_limit)
     # Each turn that is given out is of a tick.
     end = estimate(max(1, round(seconds_of(until - now) * rate)), now, limit=rate)
-    names = " ".join(quote(name) for name in {one.name: None for one in found[:SHOWN]})
-    edit = AdminAction("Edit", LABEL, pks=(found[0].pk,))
+    names = " ".join(quote(name) for name in {one.name: None for one in schedules[:SHOWN]})
+    edit = AdminAction("Edit", LABEL, pks=(schedules[0].pk,))
     some = AdminAction("List", LABEL, query=(("rate_key", key),))
-    wait = "waits" if len(found) == 1 else "wait"
+    wait = "waits" if len(schedules) == 1 else "wait"
     return Problem(
-        "", f"{counted(len(found), 'schedule')} {wait} for the rate of their ticks {end}",
+        "", f"{counted(len(schedules), 'schedule')} {wait} for the rate of their ticks {end}",
         {"rate_key": key, **(end.numbers if end else {})}, "raise rate_limit of the schedules", level="warning",
-        where="tasks.Schedule", model=LABEL, count=len(found), more=len(found) >= READ,
-        detail=f"rate_key {key!r} has rate_limit {rate:g} a second: {listed(found)}",
-        actions=(edit if len(found) == 1 else some,), command=f"manage.py tasks schedules {names} --rate-limit N",
+        where="tasks.Schedule", model=LABEL, count=len(schedules), more=len(schedules) >= READ,
+        detail=f"rate_key {key!r} has rate_limit {rate:g} a second: {listed(schedules)}",
+        actions=(edit if len(schedules) == 1 else some,), command=f"manage.py tasks schedules {names} --rate-limit N",
     )  # fmt: skip

@@ -60,24 +60,24 @@ def unserved(survey: Survey) -> Iterator[Problem]:
     """
     tasks = task_rows(survey.using)
     services = services_of(_with_ready(tasks), survey.using)
-    found = conditions(services, survey.using, judged=())
-    if not found:
+    by_code = conditions(services, survey.using, judged=())
+    if not by_code:
         return
     judgeable = [service.queue.pk for service in services if 0 < service.live <= MAX_JUDGED]
-    counts = _counts(services, tasks, found, Q(TRIED, queue__in=judgeable))
+    counts = _counts(services, tasks, by_code, Q(TRIED, queue__in=judgeable))
     if judged := [service for service in services if counts[service.queue.pk].tried]:
-        found = conditions(services, survey.using, judged=[service.queue.pk for service in judged])
-        counts |= _counts(judged, tasks, found)
+        by_code = conditions(services, survey.using, judged=[service.queue.pk for service in judged])
+        counts |= _counts(judged, tasks, by_code)
     groups = [(service, count, False) for service in services if (count := counts[service.queue.pk].unserved)]
     groups += [(service, count, True) for service in services if (count := counts[service.queue.pk].named_only)]
     shown = groups[:MAX_TOLD]
-    reasons = _reasons(tasks, [(service, is_served) for service, _, is_served in shown], found)
+    reasons = _reasons(tasks, [(service, is_served) for service, _, is_served in shown], by_code)
     for service, count, is_served in shown:
         yield _problem(service, count, reasons.get((service.queue.pk, is_served), NO_WORKER), is_served)
 
 
-def _trouble(found: dict[str, Q]) -> Q:
-    return reduce(or_, (found[code] for code in UNSERVED if code in found), NOTHING)
+def _trouble(by_code: dict[str, Q]) -> Q:
+    return reduce(or_, (by_code[code] for code in UNSERVED if code in by_code), NOTHING)
 
 
 def _with_ready(tasks: Rows) -> list[Queue]:
@@ -90,11 +90,11 @@ def _line(tasks: Rows) -> Rows:
     return waiting(tasks).filter(state_claim=None).order_by("priority", names_nobody(), "pk")
 
 
-def _counts(services: list[Service], tasks: Rows, found: dict[str, Q], tried: Q = NOTHING) -> dict[int, _Counts]:
+def _counts(services: list[Service], tasks: Rows, by_code: dict[str, Q], tried: Q = NOTHING) -> dict[int, _Counts]:
     """Return, by queue, the counts among its first tasks by these conditions."""
     kind = Case(
-        When(_trouble(found), then=Value(1)), When(tried, then=Value(WEIGHT**2)),
-        When(found.get("named_only", NOTHING), then=Value(WEIGHT)),
+        When(_trouble(by_code), then=Value(1)), When(tried, then=Value(WEIGHT**2)),
+        When(by_code.get("named_only", NOTHING), then=Value(WEIGHT)),
         default=Value(0), output_field=BigIntegerField(),
     )  # fmt: skip
 
@@ -110,9 +110,9 @@ def _counts(services: list[Service], tasks: Rows, found: dict[str, Q], tried: Q 
     return counts
 
 
-def _reasons(tasks: Rows, groups: list[tuple[Service, bool]], found: dict[str, Q]) -> dict[tuple[int, bool], Reason]:
+def _reasons(tasks: Rows, groups: list[tuple[Service, bool]], by_code: dict[str, Q]) -> dict[tuple[int, bool], Reason]:
     """Return the reason of the first task of each group, by its queue and by whether named workers serve it."""
-    conditions = {False: _trouble(found), True: found.get("named_only", NOTHING)}
+    conditions = {False: _trouble(by_code), True: by_code.get("named_only", NOTHING)}
     firsts = {
         (pk, is_served): first
         for is_served, condition in conditions.items()
@@ -124,7 +124,7 @@ def _reasons(tasks: Rows, groups: list[tuple[Service, bool]], found: dict[str, Q
     there = {key: read[first] for key, first in firsts.items() if first in read}
     for (queue, _), task in there.items():
         task.queue = services[queue].queue
-    reasons = reasons_of([(task, services[queue]) for (queue, _), task in there.items()], found)
+    reasons = reasons_of([(task, services[queue]) for (queue, _), task in there.items()], by_code)
     return {key: each[0] for key, each in zip(there, reasons, strict=True) if each}
 
 

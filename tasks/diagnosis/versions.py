@@ -23,11 +23,11 @@ def versions(survey: Survey) -> Iterator[Problem]:
             groups[_names(actions)].append(f"{host}/{pid}")
     here = _names(registered())
     groups.setdefault(here, [])
-    found = [
+    in_use = [
         Version(tuple(sorted(workers)), dict.fromkeys(names, ""), here=names == here)
         for names, workers in sorted(groups.items(), key=lambda group: (group[0] == here, group[1]))
     ]
-    return differing("tasks.Task", found, "sets of actions are in use")
+    return differing("tasks.Task", in_use, "sets of actions are in use")
 
 
 def _names(actions: Mapping[str, object]) -> Names:

@@ -137,9 +137,9 @@ class Batch(BatchRow):
             self.refresh_from_db(self._state.db)
             if self.state_graph.states[self.state].terminal:
                 raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
-            found = self._tasks.requeue(reason, actor=actor, per_minute=per_minute, start_over=start_over)
+            count = self._tasks.requeue(reason, actor=actor, per_minute=per_minute, start_over=start_over)
             self.refresh_from_db(self._state.db)
-        return found
+        return count
 
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
@@ -159,10 +159,10 @@ class Batch(BatchRow):
             given = {"state": state.name, **{name: getattr(self, name) for name in (*ACTIONS, "over_http")}}
             rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
             if self.key is None:
-                found, new = rows.create(queue_id=queue.pk, **given), True
+                row, new = rows.create(queue_id=queue.pk, **given), True
             else:
-                found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
-            self.__dict__.update(found.__dict__)
+                row, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
+            self.__dict__.update(row.__dict__)
         return new
 
     def take(self, published: list[Published]) -> None:
@@ -251,10 +251,10 @@ def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:
     untold: QuerySet[Batch] = QuerySet(Batch, using=using).filter(on_first_failure__isnull=False, first_failure=None)
     every = task_rows(using).order_by()
     if tasks is not None:
-        found = set(every.filter(is_one_of(every, tasks), batch__isnull=False).values_list("batch", flat=True))
-        if not found:
+        batches = set(every.filter(is_one_of(every, tasks), batch__isnull=False).values_list("batch", flat=True))
+        if not batches:
             return
-        untold = untold.filter(pk__in=found)
+        untold = untold.filter(pk__in=batches)
     untold = untold.exclude(state=BatchGraph.canceled.name).order_by("pk")
     pks = list(untold.values_list("pk", flat=True)[:MAX_UNTOLD])
     failed = every.filter(batch__in=pks, state="errored").values_list("batch", flat=True).distinct() if pks else ()

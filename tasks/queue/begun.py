@@ -29,15 +29,17 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def most_attempts(own: int | None, of_queue: int | None, found: RegisteredAction | None, settings: TaskSettings) -> int:
+def most_attempts(
+    own: int | None, of_queue: int | None, action: RegisteredAction | None, settings: TaskSettings
+) -> int:
     """Return how often worker processes attempt a task: its own number, or the lower one of its queue and action."""
-    return own or usual_attempts(of_queue, found, settings)
+    return own or usual_attempts(of_queue, action, settings)
 
 
-def usual_attempts(of_queue: int | None, found: RegisteredAction | None, settings: TaskSettings) -> int:
+def usual_attempts(of_queue: int | None, action: RegisteredAction | None, settings: TaskSettings) -> int:
     """Return how often worker processes attempt a task without a number of its own."""
     usual = of_queue or settings.MAX_ATTEMPTS
-    return min(usual, (found and found.max_attempts) or usual)
+    return min(usual, (action and action.max_attempts) or usual)
 
 
 def is_marked(attempt: int, most: int, crashes: int) -> bool:

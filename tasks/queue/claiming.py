@@ -133,9 +133,9 @@ def _take(
         model.objects.using(using).end_exhausted(queue)
     for _ in range(TRIES):
         with suppress(IntegrityError):
-            found, put_off = _claim(queue, worker, limit, lease, metadata)
-            if found or not put_off:
-                return found
+            claimed, put_off = _claim(queue, worker, limit, lease, metadata)
+            if claimed or not put_off:
+                return claimed
     # On every try other workers were faster, or all claimed tasks were put off: nothing is left for this worker.
     return []
 
@@ -147,8 +147,8 @@ def _claim(
     model, using, settings = queue.tasks.model, str(queue._state.db), load_settings()
     put_off: list[claims.Claim] = []
 
-    def note(found: list[claims.Claim]) -> list[claims.Claim]:
-        kept = _without_second_parts(queue, worker, found)
+    def note(claimed: list[claims.Claim]) -> list[claims.Claim]:
+        kept = _without_second_parts(queue, worker, claimed)
         put_off[:] = _put_off(queue, kept)
         kept = [claim for claim in kept if claim not in put_off]
         runs.note(kept, worker, lease, using)
@@ -159,7 +159,7 @@ def _claim(
         queue.lock()
         return not model.objects.using(using).held_by(worker).filter(queue=queue).exists()
 
-    found = claims.claim(
+    claimed = claims.claim(
         model,
         1 if queue.one_per_worker else limit,
         pick=picker(queue, worker, metadata, settings),
@@ -170,19 +170,19 @@ def _claim(
         then=note,
         among=in_line(queue, metadata) if metadata else None,
     )
-    for claim in found:
+    for claim in claimed:
         claim.instance.queue = queue
-    return [TaskClaim(claim, worker) for claim in sorted(found, key=_place_in_line)], bool(put_off)
+    return [TaskClaim(claim, worker) for claim in sorted(claimed, key=_place_in_line)], bool(put_off)
 
 
-def _put_off(queue: "Queue", found: list[claims.Claim]) -> list[claims.Claim]:
+def _put_off(queue: "Queue", claimed: list[claims.Claim]) -> list[claims.Claim]:
     """Put off the tasks whose actions have used up their rate or concurrency, and return their claims.
 
     The limits are declared in the code of this process. They are taken in the order of their keys, so that two claims
     do not wait for each other.
     """
     limited = []
-    for claim in found:
+    for claim in claimed:
         action = declared(claim.instance.action, queue.name)
         if action is not None and action.throttled and (key := _key_of(action, claim.instance)) is not None:
             limited.append((key, claim.pk, action, claim))
@@ -204,22 +204,22 @@ def _key_of(action: RegisteredAction, task: "Task") -> str | None:
         return None
 
 
-def _without_second_parts(queue: "Queue", worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
+def _without_second_parts(queue: "Queue", worker: str, claimed: list[claims.Claim]) -> list[claims.Claim]:
     """Drop claims on parts of a shared task if the worker holds another part of it, even by a concurrent claim.
 
     The shared task is not locked, because other transactions lock its parts after it.
     """
-    wholes = {claim.instance.whole_id for claim in found} - {None}
+    wholes = {claim.instance.whole_id for claim in claimed} - {None}
     if not wholes:
-        return found
+        return claimed
     # A concurrent claim for the same worker waits here, and then sees what was claimed.
     queue.lock_worker(worker)
-    tokens = {claim.token for claim in found}
+    tokens = {claim.token for claim in claimed}
     runs = run_rows(queue._state.db)
     held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
     taken = set(held.values_list("task__whole", flat=True))
     kept = []
-    for claim in found:
+    for claim in claimed:
         whole = claim.instance.whole_id
         if whole is None or whole not in taken:
             kept.append(claim)

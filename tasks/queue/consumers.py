@@ -89,10 +89,10 @@ class Consumer(models.Model):
 
     def clean(self) -> None:
         """Refuse an expiry that cannot be stored."""
-        if found := moment_problem(self.expires):
-            raise ValidationError({"expires": found})
-        if found := _objects_problem(self.managed_objects):
-            raise ValidationError({"managed_objects": found})
+        if problem := moment_problem(self.expires):
+            raise ValidationError({"expires": problem})
+        if problem := _objects_problem(self.managed_objects):
+            raise ValidationError({"managed_objects": problem})
 
     @property
     def verbs(self) -> list[str]:

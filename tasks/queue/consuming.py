@@ -129,8 +129,8 @@ class AsyncQueueLoop(LoopOfQueue):
         self._woken = AsyncWake()
         await sync_to_async(check_wait)(self._queue, MAX_WAIT)
         take = partial(sync_to_async(claim), self._queue, 0.0, **self._wanted)
-        if found := await take():
-            return list(found)
+        if claims := await take():
+            return list(claims)
         wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
         return (await wait(take, self._queue, MAX_WAIT))[0]
 

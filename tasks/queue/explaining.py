@@ -66,10 +66,10 @@ def _limited(row: TaskRow, framework: list[Reason]) -> list[Reason]:
     turn = span((row.state_next_attempt - row.read_at).total_seconds()) if row.state_next_attempt else ""
     sentence = f"Waits for a limit of action {row.action}, {limit.told(name, row.action)}: it asks again in {turn}."
     numbers = {"action": row.action, "limit": limit.rate or limit.concurrency, "key": limit.key}
-    for found in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
-        sentence = f"{sentence[:-1]}; {counted(found.count, 'task')} {'waits' if found.count == 1 else 'wait'}"
-        sentence += f" {found.end}." if found.end else "."
-        numbers |= {"waiting": found.count, **(found.end.numbers if found.end else {})}
+    for behind in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
+        sentence = f"{sentence[:-1]}; {counted(behind.count, 'task')} {'waits' if behind.count == 1 else 'wait'}"
+        sentence += f" {behind.end}." if behind.end else "."
+        numbers |= {"waiting": behind.count, **(behind.end.numbers if behind.end else {})}
     remedy = f"Wait, or {remedy_for(limit, row.action, name)}; a retry alone does not help."
     reason = Reason("throttled", sentence, numbers, remedy)
     at = framework.index(said)
@@ -127,9 +127,9 @@ def _served(row: TaskRow, rows: Rows, own: list[Reason], framework: list[Reason]
     """Return the framework's reasons, with what is known of the task's workers in place of ``no_worker``."""
     at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
     before, after = framework[:at], framework[at:]
-    found = {reason.code for reason in own} - {"only_workers"}
-    if found:
-        left_out = IN_LINE if found.intersection(UNSERVED) else ("no_worker",)
+    codes = {reason.code for reason in own} - {"only_workers"}
+    if codes:
+        left_out = IN_LINE if codes.intersection(UNSERVED) else ("no_worker",)
         after = [reason for reason in after if reason.code not in left_out]
     after = [_in_line(row, rows, reason) if reason.code == "in_line" else reason for reason in after]
     return [*before, *own, *after]

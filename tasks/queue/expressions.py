@@ -96,15 +96,15 @@ def _by_parts(queues: QuerySet[Model], pks: Collection[int], figures: Figures) -
 
     One statement for the first part, and one for each other part if a queue is spread.
     """
-    found: dict[int, list[Sequence]] = defaultdict(list)
+    parts_of: dict[int, list[Sequence]] = defaultdict(list)
     asked = queues.filter(pk__in=pks)
     for part in SPREAD:
         columns = figures(task_rows(queues.db).filter(queue=OuterRef("pk"), shard=part))
         for pk, *values in asked.values_list("pk", *columns):
-            found[pk].append(values)
+            parts_of[pk].append(values)
         if part == SPREAD[0]:
             asked = queues.filter(pk__in=[queue.pk for queue in asked.filter(spread=True)])
-    for pk, of_parts in found.items():
+    for pk, of_parts in parts_of.items():
         known = [[value for value in each if value is not None] for each in zip(*of_parts, strict=True)]
         yield pk, *(_total(*each) if each[1] else None for each in zip(columns, known, strict=True))
 

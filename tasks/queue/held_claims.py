@@ -140,13 +140,13 @@ class TaskClaim(
     def fail(self, error: BaseException | str) -> None:
         """End the attempt as failed: like :meth:`release`, but the error is recorded."""
         failure = _failure(error)
-        told = failure.traceback or f"{failure.kind}: {failure.message}"
-        self._give_up("failed", bounded(told, runs.REASON_LENGTH), failure)
+        text = failure.traceback or f"{failure.kind}: {failure.message}"
+        self._give_up("failed", bounded(text, runs.REASON_LENGTH), failure)
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
-        told = bounded(str(reason), runs.REASON_LENGTH)
-        self._end(claims.moved(self._claim, "canceled"), Ending("canceled", told))
+        text = bounded(str(reason), runs.REASON_LENGTH)
+        self._end(claims.moved(self._claim, "canceled"), Ending("canceled", text))
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
@@ -192,15 +192,15 @@ class TaskClaim(
     def _lost(self) -> LeaseLost:
         """Note that the claim is lost, and return the error for its holder; it says what became of the task."""
         self._is_lost = True
-        found = task_rows(self._using).filter(pk=self.task.pk).first()
-        if found is None:
+        current = task_rows(self._using).filter(pk=self.task.pk).first()
+        if current is None:
             why = "the task is gone"
-        elif found.state_claim == self.token:
+        elif current.state_claim == self.token:
             why = "its lease ran out"
-        elif found.state_claim is not None:
+        elif current.state_claim is not None:
             why = "another worker holds it"
         else:
-            why = f"the task is {found.status}"
+            why = f"the task is {current.status}"
         return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
 
 
@@ -258,8 +258,8 @@ def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, result
 def _ended_so(
     using: str | None, tokens: Mapping[int, UUID], outcome: str, results: Results, **conditions: object
 ) -> set[int]:
-    found = runs.of_claims(tokens, using, "result", outcome=outcome, **conditions)
-    return {pk for pk, result in found.items() if results is None or is_same_json(results[pk], result)}
+    results_of = runs.of_claims(tokens, using, "result", outcome=outcome, **conditions)
+    return {pk for pk, result in results_of.items() if results is None or is_same_json(results[pk], result)}
 
 
 def resolve_many(results: Mapping[TaskClaim, object]) -> list[TaskClaim]:

@@ -136,9 +136,9 @@ class KeptRuns(Effect):
             return Part(returned=("v.claim",), after=written(DELETED))
         values = value_names(act)
         result = f", result = done.{values[act.saves.index('result')]}" if ended.outcome == "succeeded" else ""
-        told = TOLD_OF[ended.moved, ended.failed]
+        fields = TOLD_OF[ended.moved, ended.failed]
         returned = ("v.claim", "v.run_attempt", *(f"v.{name}" for name in values))
-        return Part(passed=(ATTEMPT,), returned=returned, after=written(ENDED, result=result, told=written(told)))
+        return Part(passed=(ATTEMPT,), returned=returned, after=written(ENDED, result=result, told=written(fields)))
 
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the worker of new runs, or what is said of those that are there."""
@@ -147,8 +147,8 @@ class KeptRuns(Effect):
             into["run_durations"] = [claim.duration for claim in act.claims]
             return
         into["run_outcome"], into["run_reason"] = act.note
-        told = runs.columns_of(act.outcomes[0].failure)
-        into["run_error"], into["run_fingerprint"] = told.get("error", ""), told.get("fingerprint", "")
+        fields = runs.columns_of(act.outcomes[0].failure)
+        into["run_error"], into["run_fingerprint"] = fields.get("error", ""), fields.get("fingerprint", "")
 
     def write(self, done: Done) -> None:
         """Write, change or delete the runs."""
@@ -166,13 +166,13 @@ class KeptRuns(Effect):
             mine = every.filter(task__in=[claim.pk for claim in claims], token=token)
             if note.outcome:
                 tells = done.act.moved or done.act.failed
-                told = {**self._told(done, claims), **runs.columns_of(failure)} if tells else {}
-                mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied, **told)
+                fields = {**self._told(done, claims), **runs.columns_of(failure)} if tells else {}
+                mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied, **fields)
             else:
                 mine.delete()
 
     def _told(self, done: Done, claims: list[Claim]) -> dict[str, object]:
         """Return what the history has of these ends, by column."""
         by_task = runs.told_of(claims, done.accepted if done.act.moved else {})
-        told = {name: runs.of_tasks(name, values) for name, values in by_task.items()}
-        return {**told, "to": done.act.edge[1] if done.act.moved else ""}
+        fields = {name: runs.of_tasks(name, values) for name, values in by_task.items()}
+        return {**fields, "to": done.act.edge[1] if done.act.moved else ""}

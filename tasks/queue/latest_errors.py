@@ -45,10 +45,10 @@ def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
     """Return the errors that are reported of these tasks."""
     label = task_model()._meta.label_lower
     columns = ("object_pk", "error", "message", Right("traceback", END), "fingerprint")
-    found = read("reported", using, label, map(str, pks), columns, otherwise=())
+    reports = read("reported", using, label, map(str, pks), columns, otherwise=())
     return {
         int(pk): TaskFailure(last_line(f"{error}: {message}".partition("\n")[0]), _place(trace), fingerprint)
-        for pk, error, message, trace, fingerprint in found
+        for pk, error, message, trace, fingerprint in reports
     }
 
 
@@ -60,8 +60,8 @@ def _reasons(pks: list[int], using: str) -> dict[int, TaskFailure]:
     for of in ("task", "task__whole"):
         latest |= dict(failed.filter(**{f"{of}__in": pks}).values_list(of).annotate(Max("pk")))
     reasons = dict(failed.filter(pk__in=latest.values()).values_list("pk", "reason"))
-    found = {pk: reasons[run] for pk, run in latest.items() if run in reasons}
-    return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in found.items()}
+    reason_of = {pk: reasons[run] for pk, run in latest.items() if run in reasons}
+    return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in reason_of.items()}
 
 
 def _place(trace: str) -> str:

@@ -132,25 +132,25 @@ def requeue_many(
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            found: dict[int, tuple[int, datetime]] = {}
+            chosen: dict[int, tuple[int, datetime]] = {}
             for part in in_parts(rows.filter(pk__in=batch).dead_letters()):
                 dead = part.order_by("pk").select_for_update().values_list("pk", "worker_count", Now())
-                found |= {pk: (workers, now) for pk, workers, now in dead}
-            for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in found.items() if workers > 1}):
-                del found[pk]
-            if not found:
+                chosen |= {pk: (workers, now) for pk, workers, now in dead}
+            for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in chosen.items() if workers > 1}):
+                del chosen[pk]
+            if not chosen:
                 continue
-            begun = begun or next(iter(found.values()))[1]
+            begun = begun or next(iter(chosen.values()))[1]
             note: Note = {
                 "actor": actor, "reason": reason or "requeued", "action": action, "start_over": start_over
             }  # fmt: skip
-            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, note)
+            _reopen(rows, {pk: workers for pk, (workers, _) in chosen.items()}, FAILED, note)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
-                dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
+                dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in chosen)}
                 _postpone(rows, dues)
                 last = max(dues.values())
-        count += len(found)
+        count += len(chosen)
     return Requeued(count, last)
 
 
@@ -179,15 +179,15 @@ def stays(rows: QuerySet[Model]) -> dict[object, str]:
     every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
     lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
     ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
-    found: dict[object, str] = {}
+    staying: dict[object, str] = {}
     for pk, (whole, _, _) in own.items():
         of = pk if whole is None else whole
         batch = every[of][1] if of in every else None
         if batch in ended:
-            found[pk] = f"is in batch {batch}, which is {ended[batch]}"
+            staying[pk] = f"is in batch {batch}, which is {ended[batch]}"
         elif of in lacking:
-            found[pk] = "has lost parts to its retention"
-    return found
+            staying[pk] = "has lost parts to its retention"
+    return staying
 
 
 def _ended_batches(pks: set[object], using: str | None) -> dict[object, str]:
@@ -284,8 +284,8 @@ def _batches(rows: QuerySet[Model], pks: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _status(task: TaskRow) -> str:
-    found = _rows(task).filter(pk=task.pk).first()
-    return found.status if found else "gone"
+    current = _rows(task).filter(pk=task.pk).first()
+    return current.status if current else "gone"
 
 
 def _rows(task: TaskRow) -> "TaskQuerySet":

@@ -190,15 +190,15 @@ def _lets_keys_apart(queue: "Queue", messages: list[Message]) -> bool:
 
 
 def _bounded(given: Iterable[object], most: int) -> list[dict[str, object]]:
-    found = []
+    bounded = []
     for each in given:
         if not isinstance(each, dict):
             raise PublishRefused(
                 f"each task must be a dictionary of the arguments of publish(), not {type(each).__name__}"
             )
-        found.append(each)
-    bound_tasks(len(found), most)
-    return found
+        bounded.append(each)
+    bound_tasks(len(bounded), most)
+    return bounded
 
 
 def bound_tasks(count: int, most: int) -> None:
@@ -253,8 +253,8 @@ def _values(
 
 def _declared_attempts(queue: "Queue", name: str) -> int | None:
     """Return the action's ``max_attempts`` if the queue has none. The task stores it, for every claimant."""
-    found = declared(name, queue.name) if queue.max_attempts is None else None
-    return found.max_attempts if found else None
+    action = declared(name, queue.name) if queue.max_attempts is None else None
+    return action.max_attempts if action else None
 
 
 def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
@@ -297,10 +297,10 @@ def _found(queue: "Queue", keys: list[str | None], *, lock: bool) -> "dict[str |
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
-    found = task_rows(queue._state.db).filter(queue=queue, key__in=keys).order_by("pk")
+    keyed = task_rows(queue._state.db).filter(queue=queue, key__in=keys).order_by("pk")
     if lock:
-        lock_with_parts(found)
-    return {task.key: task for task in found.prefetch_related("parts")}
+        lock_with_parts(keyed)
+    return {task.key: task for task in keyed.prefetch_related("parts")}
 
 
 def _matched(

@@ -64,8 +64,8 @@ def command_for(action: str, queue: str) -> str:
 
 def remedy_for(put: UsedLimit, action: str, queue: str) -> str:
     """Return what to do about a limit: it is in the code."""
-    found = declared(action, queue)
-    where = f" in {found.function.__module__}" if found else ""
+    declaration = declared(action, queue)
+    where = f" in {declaration.function.__module__}" if declaration else ""
     return f"raise {put.option} of action {action}{where} and deploy that, then run {command_for(action, queue)}"
 
 
@@ -88,7 +88,7 @@ def put_off(using: str, *, queue: int | None = None, action: str | None = None) 
         if one.attempted is not None and queue in (None, one.queue) and action in (None, one.action):
             groups[one.queue, one.action].append(one)
     largest = sorted(groups.values(), key=len, reverse=True)[:GROUPS]
-    sampled = [found[:: -(-len(found) // SAMPLED)] for found in largest]
+    sampled = [rows[:: -(-len(rows) // SAMPLED)] for rows in largest]
     limits = _limits(using, [one.pk for sample in sampled for one in sample])
     more = len(resting) > MOST
     made = [_group(tasks, *each, limits, more=more) for each in zip(largest, sampled, strict=True)]
@@ -118,13 +118,13 @@ def _limits(using: str, pks: Collection[int]) -> dict[int, UsedLimit]:
 
 
 def _group(
-    tasks: Rows, found: list[_Resting], sample: list[_Resting], limits: dict[int, UsedLimit], *, more: bool
+    tasks: Rows, rows: list[_Resting], sample: list[_Resting], limits: dict[int, UsedLimit], *, more: bool
 ) -> PutOff | None:
     known = Counter(limits[one.pk] for one in sample if one.pk in limits)
     if not known:
         return None
-    [(limit, largest)], first = known.most_common(1), found[0]
-    count = max(1, round(len(found) * known.total() / len(sample)))
+    [(limit, largest)], first = known.most_common(1), rows[0]
+    count = max(1, round(len(rows) * known.total() / len(sample)))
     waited = max(seconds_of(one.now - one.changed) for one in sample if one.pk in limits)
     # All are done when the last of the key with most of them is.
     each = limit.per_second

@@ -192,8 +192,8 @@ class Queue(
         """
         if seconds is not None and not 0 < seconds <= MAX_SECONDS:
             raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
-        if found := moment_problem(until):
-            raise TaskError(f"until={until} {found}")
+        if problem := moment_problem(until):
+            raise TaskError(f"until={until} {problem}")
         values = {
             "publish_paused": publish,
             "claim_paused": claim,

@@ -83,20 +83,22 @@ def queue_name_problem(name: object) -> str:
 
 def problems(queue: QueueRow) -> dict[str, str]:
     """Return one sentence for each rule that no task could follow."""
-    found = {}
+    wrong_by_name = {}
     for name, rule in RULES.items():
         if rule.is_number and (value := _number(queue, name)) is not None and not rule.least <= value <= rule.most:
-            found[name] = f"must be a {rule.bounds}"
+            wrong_by_name[name] = f"must be a {rule.bounds}"
     if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
-        found["http_actions"] = wrong
+        wrong_by_name["http_actions"] = wrong
     if queue.one_per_worker and not queue.actions_elsewhere and are_apart(task_model(), home()):
-        found["one_per_worker"] = "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
+        wrong_by_name["one_per_worker"] = (
+            "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
+        )
     if queue.exclusive != bool(queue.exclusive_key):
-        found["exclusive_key"] = "an exclusive queue needs a key, and only an exclusive one has one"
+        wrong_by_name["exclusive_key"] = "an exclusive queue needs a key, and only an exclusive one has one"
     # The key of an existing queue cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
-        found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_RULE}"
-    return found
+        wrong_by_name["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_RULE}"
+    return wrong_by_name
 
 
 def _number(queue: QueueRow, name: str) -> float | None:

@@ -79,12 +79,12 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: M
 
 def told_of(claims: Iterable[Claim], seconds_in_state: Mapping[object, float | None]) -> dict[str, ByTask]:
     """Return what the history has of these attempts beside what all of them have, by column; without what none has."""
-    told: dict[str, ByTask] = {
+    by_field: dict[str, ByTask] = {
         "attempt": {claim.pk: claim.attempt for claim in claims},
         "duration": {claim.pk: claim.duration for claim in claims},
         "stay": {claim.pk: seconds_in_state.get(claim.pk) for claim in claims},
     }
-    return {name: by_task for name, by_task in told.items() if any(value is not None for value in by_task.values())}
+    return {name: by_task for name, by_task in by_field.items() if any(value is not None for value in by_task.values())}
 
 
 def columns_of(failure: Failure | None) -> dict[str, str]:
@@ -109,12 +109,12 @@ def keep(rows: QuerySet[Model], failure: Failure | None = None, **ended: object)
     lost = list(rows.values_list("pk", "shard", *columns))
     named = holders({pk: token for pk, _, _, token, *_ in lost}, using)
     names = names_of({worker_of(token) for pk, _, _, token, *_ in lost if pk not in named}, using)
-    told = {"to": "", **columns_of(failure)} if failure else {}
+    fields = {"to": "", **columns_of(failure)} if failure else {}
     attempts = {pk: attempt for pk, *_, attempt in lost}
     if failure and named:
         mine = {pk: token for pk, _, _, token, *_ in lost if pk in named}
         open_runs = run_rows(using).filter(task__in=list(mine), token__in=set(mine.values()), ended=None)
-        open_runs.update(attempt=of_tasks("attempt", {pk: attempts[pk] for pk in mine}), **told)
+        open_runs.update(attempt=of_tasks("attempt", {pk: attempts[pk] for pk in mine}), **fields)
     runs = [
         Run(
             task_id=pk,
@@ -125,7 +125,7 @@ def keep(rows: QuerySet[Model], failure: Failure | None = None, **ended: object)
             claimed=at,
             lease_until=until,
             attempt=attempt if failure else None,
-            **told,
+            **fields,
             **ended,
         )
         for pk, shard, version, token, at, until, attempt in lost
@@ -143,9 +143,9 @@ def of_claims(tokens: Mapping[int, UUID], using: str | None, column: str, **cond
     """Return a column of the runs of claims by task, given their tokens by task."""
     if not tokens:
         return {}
-    found = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
+    own = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
     # All tasks of one claim statement share a token, and a task has a run for each of its claims.
-    return {pk: value for pk, token, value in found.values_list("task", "token", column) if tokens[pk] == token}
+    return {pk: value for pk, token, value in own.values_list("task", "token", column) if tokens[pk] == token}
 
 
 def of_task(task: TaskRow) -> QuerySet[Run]:
@@ -188,17 +188,17 @@ def _run(worker: str, claim: Claim, outcome: Outcome, seconds_in_state: Mapping[
     failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
-    told = {}
+    fields = {}
     if failure:
         entered: dict[str, object] = {"to": ""}
         if isinstance(outcome, Moved):
             entered = {"to": outcome.to.name, "stay": seconds_in_state.get(pk)}
-        told = {"attempt": claim.attempt, "duration": claim.duration, **entered, **columns_of(failure)}
+        fields = {"attempt": claim.attempt, "duration": claim.duration, **entered, **columns_of(failure)}
     # The instance of a claim whose outcome is written again may be gone.
     shard = claim.operations.part or getattr(claim.instance, "shard", 0)
     return Run(
         task_id=pk, shard=shard, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
-        lease_until=_lease_end(claim), ended=Now(), **came, **told,
+        lease_until=_lease_end(claim), ended=Now(), **came, **fields,
     )  # fmt: skip
 
 

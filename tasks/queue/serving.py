@@ -139,10 +139,10 @@ class Service:
     @property
     def offers(self) -> dict[Offer, list[str]]:
         """The names of the processes by what they take from the queue."""
-        found: dict[Offer, list[str]] = defaultdict(list)
+        names_of: dict[Offer, list[str]] = defaultdict(list)
         for process in self.taking:
-            found[tuple(sorted(process.metadata.items())), process.names(self.queue)].append(process.name)
-        return found
+            names_of[tuple(sorted(process.metadata.items())), process.names(self.queue)].append(process.name)
+        return names_of
 
 
 def service_of(queue: "Queue") -> Service:
@@ -154,8 +154,8 @@ def services_of(queues: "Collection[Queue]", using: str) -> list[Service]:
     """Return the workers that serve each of these queues in a database; two statements."""
     asked: dict[object, dict[str, float]] = defaultdict(dict)
     rows = Claimant.objects.using(using).annotate(read_at=Now()).order_by("-seen", "pk")
-    seen = rows.filter(is_one_of(rows, [queue.pk for queue in queues], "queue"))
-    for queue, worker, moment, now in seen.values_list("queue", "worker", "seen", "read_at")[:MAX_CLAIMANTS]:
+    claimants = rows.filter(is_one_of(rows, [queue.pk for queue in queues], "queue"))
+    for queue, worker, moment, now in claimants.values_list("queue", "worker", "seen", "read_at")[:MAX_CLAIMANTS]:
         asked[queue][worker] = seconds_of(now - moment)
     processes = processes_in(using)
     return [Service(queue, processes, asked[queue.pk]) for queue in queues]

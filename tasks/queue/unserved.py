@@ -52,13 +52,13 @@ def conditions(services: list[Service], using: str, judged: Collection[object] |
     for service in services:
         is_judged = (judged is None or service.queue.pk in judged) and 0 < service.live <= MAX_JUDGED
         alike[_served_by(service), is_judged].append(service)
-    found: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
+    by_code: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
     rows = task_rows(using)
     for (_, is_judged), group in alike.items():
         of_queues = Q(is_one_of(rows, [service.queue.pk for service in group], "queue"))
         for code, condition in _conditions(group[0], rows, is_judged=is_judged).items():
-            found[code].append(of_queues & condition)
-    return {code: reduce(or_, each) for code, each in found.items() if each}
+            by_code[code].append(of_queues & condition)
+    return {code: reduce(or_, each) for code, each in by_code.items() if each}
 
 
 def _served_by(service: Service) -> object:
@@ -71,16 +71,16 @@ def _served_by(service: Service) -> object:
 
 def _conditions(service: Service, rows: Rows, *, is_judged: bool) -> dict[str, Q]:
     by_process = _taken(service, rows)
-    found = {}
+    by_code = {}
     if is_judged:
         each = _open_to_each(service, rows)
-        found["no_eligible_worker"] = _served(service, rows) & TRIED & ~reduce(or_, each)
+        by_code["no_eligible_worker"] = _served(service, rows) & TRIED & ~reduce(or_, each)
     if service.named:
-        return found | {"named_only": ~by_process & Q(state_ready=True)}
+        return by_code | {"named_only": ~by_process & Q(state_ready=True)}
     code = "no_worker"
     if service.processes:
         code = "action_unserved" if service.taking else "queue_unserved"
-    return found | {"no_named_worker": ~by_process & _of_programs(service), code: ~by_process}
+    return by_code | {"no_named_worker": ~by_process & _of_programs(service), code: ~by_process}
 
 
 def _taken(service: Service, rows: Rows) -> Q:
@@ -121,13 +121,13 @@ def reason_of(task: TaskRow, service: Service) -> list[Reason]:
     return reasons
 
 
-def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None = None) -> list[list[Reason]]:
+def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], by_code: dict[str, Q] | None = None) -> list[list[Reason]]:
     """Return :func:`reason_of` for waiting tasks of one database, each with its queue's workers.
 
     One statement, or one for each task if they are on several nodes or very many workers are live. ``found``: the
     conditions, if they are known.
     """
-    codes = _codes(waiting, found)
+    codes = _codes(waiting, by_code)
     judged = [(codes.get(task.pk, ""), task, service) for task, service in waiting]
     judgements = [(_judged(*one), *one[1:]) for one in judged]
     return [
@@ -135,12 +135,12 @@ def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] |
     ]
 
 
-def _codes(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None) -> dict[int, str]:
+def _codes(waiting: Sequence[tuple[TaskRow, Service]], by_code: dict[str, Q] | None) -> dict[int, str]:
     if not waiting:
         return {}
     rows = task_rows(waiting[0][0]._state.db)
-    found = found or conditions([service for _, service in waiting], rows.db)
-    first = Case(*(When(condition, then=Value(code)) for code, condition in found.items()), default=Value(""))
+    by_code = by_code or conditions([service for _, service in waiting], rows.db)
+    first = Case(*(When(condition, then=Value(code)) for code, condition in by_code.items()), default=Value(""))
     codes = rows.values_list("pk", first)
     if are_apart(rows.model, rows.db):
         return dict(row for task, _ in waiting for row in codes.filter(pk=task.pk, shard=task.shard))

@@ -137,20 +137,20 @@ def until_some(
     The list is empty if ``attempt`` returns nothing within ``seconds``, or once ``stopped`` returns True. ``most``: the
     most claims that may wait in this process.
     """
-    found: Some = []
+    claimed: Some = []
     woken = threading.Event()
     began = tried = time.monotonic()
     end, pause = began + seconds, MIN_PAUSE
     with waiters.join(queue, woken.set, most):
-        while not found and (left := end - time.monotonic()) > 0 and not stopped():
+        while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if woken.wait(min(left, STOP_INTERVAL)):
                 woken.clear()
                 tried = time.monotonic()
-                found = attempt()
-                if not found:
+                claimed = attempt()
+                if not claimed:
                     time.sleep(max(0.0, min(pause, end - time.monotonic())))
                     pause = min(MAX_PAUSE, 2 * pause)
-    return found, tried - began
+    return claimed, tried - began
 
 
 class AsyncWake:
@@ -185,20 +185,20 @@ async def auntil_some(
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[Some, float]:
     """Wait like :func:`until_some` without blocking a thread. After ``woken.set()``, ``stopped`` is checked at once."""
-    found: Some = []
+    claimed: Some = []
     woken = woken or AsyncWake()
     began = tried = time.monotonic()
     end, pause = began + seconds, MIN_PAUSE
     with waiters.join(queue, woken.set, most):
-        while not found and (left := end - time.monotonic()) > 0 and not stopped():
+        while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if not await woken.wait(left) or stopped():
                 continue
             tried = time.monotonic()
-            found = await attempt()
-            if not found:
+            claimed = await attempt()
+            if not claimed:
                 await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
                 pause = min(MAX_PAUSE, 2 * pause)
-    return found, tried - began
+    return claimed, tried - began
 
 
 def claim(

@@ -87,8 +87,8 @@ class BatchRow(StatorModel):
             "running": held,
             **{state: Q(state=state) for state in TERMINAL},
         }
-        found = {name: mine.filter(each)[:MAX_COUNTED].count() for name, each in conditions.items()}
-        return {"total": sum(found.values()), **found}
+        counts = {name: mine.filter(each)[:MAX_COUNTED].count() for name, each in conditions.items()}
+        return {"total": sum(counts.values()), **counts}
 
     @property
     def progress(self) -> Portion:

@@ -140,12 +140,12 @@ class QueueRow(models.Model):
         rows = self._row.annotate(read_at=Now())
         if asking:
             rows = rows.annotate(noted=Exists(self._noted(asking)))
-        found = rows.first()
-        if found is None:
+        row = rows.first()
+        if row is None:
             raise TaskError(f"queue {self.name} was deleted")
-        self.__dict__["known"] = found
-        found.__dict__["noted_worker"] = asking if found.__dict__.get("noted") else ""
-        return found
+        self.__dict__["known"] = row
+        row.__dict__["noted_worker"] = asking if row.__dict__.get("noted") else ""
+        return row
 
     def lock(self) -> None:
         """Lock the row until the transaction ends, so that claims which lock it too wait."""
@@ -153,25 +153,25 @@ class QueueRow(models.Model):
 
     def lock_worker(self, worker: str) -> None:
         """Lock the row of a worker that :meth:`note_worker` has noted, until the transaction ends."""
-        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        list(locked(seen.filter(queue=self.pk, worker=worker)).values_list("pk"))
+        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        list(locked(claimants.filter(queue=self.pk, worker=worker)).values_list("pk"))
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
         if self.__dict__.pop("noted_worker", "") == worker or self._noted(worker).exists():
             return
-        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        if not seen.filter(queue=self.pk, worker=worker).update(seen=Now()):
-            seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        if not claimants.filter(queue=self.pk, worker=worker).update(seen=Now()):
+            claimants.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
 
     def _noted(self, worker: str) -> QuerySet[Claimant]:
-        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        return seen.filter(queue=self.pk, worker=worker, seen__gt=Later(-SEEN_EVERY))
+        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        return claimants.filter(queue=self.pk, worker=worker, seen__gt=Later(-SEEN_EVERY))
 
     def live_workers(self) -> list[str]:
         """Return the names of workers that asked for work within the last minute, sorted."""
-        seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
-        return list(seen.order_by("worker").values_list("worker", flat=True)[:MAX_CLAIMANTS])
+        claimants = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
+        return list(claimants.order_by("worker").values_list("worker", flat=True)[:MAX_CLAIMANTS])
 
     @property
     def _row(self) -> QuerySet[Self]:

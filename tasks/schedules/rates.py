@@ -50,10 +50,10 @@ def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
     while missing := sorted(keys - set(wanted.select_for_update().values_list("key", flat=True))):
         new = [Rate(key=key, free_at=Now() - IDLE, line_until=Now() - IDLE) for key in missing]
         rates.bulk_create(new, ignore_conflicts=True)
-    found = list(wanted.annotate(now=Now()))
-    for rate in found:
+    locked = list(wanted.annotate(now=Now()))
+    for rate in locked:
         rate.free_at, rate.line_until = aware(rate.free_at), aware(rate.line_until)
-    return {rate.key: rate for rate in found}, aware(found[0].now)
+    return {rate.key: rate for rate in locked}, aware(locked[0].now)
 
 
 def keep_rates(using: str, rates: dict[str, Rate]) -> None:

@@ -179,30 +179,34 @@ class ScheduleRow(StatorModel):
 
     def problems(self) -> dict[str, str]:
         """Return one sentence for each field that cannot work."""
-        found = self.timetable.problems()
+        wrong_fields = self.timetable.problems()
         for name in ("deadline", "rate_limit"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
-                found[name] = f"{name}={value!r} must be above 0"
+                wrong_fields[name] = f"{name}={value!r} must be above 0"
         if wrong := moment_problem(self.until):
-            found["until"] = f"until {wrong}"
+            wrong_fields["until"] = f"until {wrong}"
         if self.rate_limit is not None and 0 < self.rate_limit < SLOWEST_RATE:
-            found["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
+            wrong_fields["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
         if (self.rate_limit is None) != (not self.rate_key):
-            found["rate_limit"] = "rate_limit and rate_key go together; set both or neither"
+            wrong_fields["rate_limit"] = "rate_limit and rate_key go together; set both or neither"
         if self.overlap not in self.Overlap.values:
-            found["overlap"] = f"overlap={self.overlap!r} must be one of {', '.join(self.Overlap.values)}"
+            wrong_fields["overlap"] = f"overlap={self.overlap!r} must be one of {', '.join(self.Overlap.values)}"
         if self.task_key and "{tick}" not in self.task_key:
-            found["task_key"] = f"task_key={self.task_key!r} must contain {{tick}}, or all ticks would be one task"
+            wrong_fields["task_key"] = (
+                f"task_key={self.task_key!r} must contain {{tick}}, or all ticks would be one task"
+            )
         if self.missed not in self.Missed.values:
-            found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
+            wrong_fields["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
         if self.queue_id is not None and not self.action:
-            found["action"] = "a schedule with a queue needs an action for its tasks"
+            wrong_fields["action"] = "a schedule with a queue needs an action for its tasks"
         if self.queue_id is None and self.action:
-            found["queue"] = f"action={self.action!r} needs a queue, into which its tasks are published"
+            wrong_fields["queue"] = f"action={self.action!r} needs a queue, into which its tasks are published"
         if self.action.startswith(DJANGO):
-            found["action"] = "only Django's Tasks framework enqueues its tasks; use @tasks.periodic and enqueue there"
-        return found if self.calls_function else {**self._refused(), **found}
+            wrong_fields["action"] = (
+                "only Django's Tasks framework enqueues its tasks; use @tasks.periodic and enqueue there"
+            )
+        return wrong_fields if self.calls_function else {**self._refused(), **wrong_fields}
 
     def _refused(self) -> dict[str, str]:
         """Return one sentence for each field that would make a queue refuse the tasks."""
@@ -210,7 +214,7 @@ class ScheduleRow(StatorModel):
         if isinstance(metadata, dict):
             # The check uses the longest values that a tick can add.
             metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
-        found, settings = {}, load_settings()
+        refused_names, settings = {}, load_settings()
         named = {name: getattr(self, name) for name in ("action", "data", "priority", "timeout", "max_attempts")}
         for name, value in {**named, "metadata": metadata, "task_key": self.task_key_of(BIGINT)}.items():
             try:
@@ -218,8 +222,8 @@ class ScheduleRow(StatorModel):
                 if name == "metadata" and (key := self._exclusive_key()):
                     exclusive_value(key, metadata)
             except TaskError as refused:
-                found[name] = str(refused)
-        return found
+                refused_names[name] = str(refused)
+        return refused_names
 
     def _found_queue(self) -> QueueRow | None:
         try:

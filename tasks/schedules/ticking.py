@@ -143,7 +143,7 @@ def _row_of(schedule: ScheduleRow) -> QuerySet[Model]:
 
 def _unended(rows: "list[Schedule]") -> set[int]:
     """Return the keys of the schedules that do not allow overlap and have a latest task that has not ended."""
-    found: set[int] = set()
+    unended: set[int] = set()
     exclusive = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
     for _, group in groupby(sorted(exclusive, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
         ticked = list(group)
@@ -151,8 +151,8 @@ def _unended(rows: "list[Schedule]") -> set[int]:
         tasks = ticked[0].queue.tasks.filter(key__in=set(latest.values())).exclude(state__in=TERMINAL)
         # Schedules with the same ``task_key`` share a task.
         keys = set(tasks.values_list("key", flat=True))
-        found |= {pk for pk, key in latest.items() if key in keys}
-    return found
+        unended |= {pk for pk, key in latest.items() if key in keys}
+    return unended
 
 
 def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: bool) -> Advance:

@@ -68,16 +68,16 @@ class Timetable:
 
     def problems(self) -> dict[str, str]:
         """Return one sentence for each option that cannot work."""
-        found = _zone_problems(self.zone) or (_cron_problems(self.cron, self.zone) if self.cron else {})
+        wrong_fields = _zone_problems(self.zone) or (_cron_problems(self.cron, self.zone) if self.cron else {})
         if (self.period is None) == (not self.cron):
             return {"period": "a schedule has either a period or a cron expression"}
         if self.period is not None and not (is_number(self.period) and 0 < self.period <= MAX_PERIOD):
             return {"period": f"period={self.period!r} must be a number of seconds above 0 and at most ten years"}
         if not (is_number(self.jitter) and self.jitter >= 0):
-            return {**found, "jitter": f"jitter={self.jitter!r} must be a number of seconds, at least 0"}
-        if not found and self.jitter and self.jitter >= (gap := self.shortest()) / 2:
-            found["jitter"] = f"jitter={self.jitter:g} must be less than half of the {gap:g} s between ticks"
-        return found
+            return {**wrong_fields, "jitter": f"jitter={self.jitter!r} must be a number of seconds, at least 0"}
+        if not wrong_fields and self.jitter and self.jitter >= (gap := self.shortest()) / 2:
+            wrong_fields["jitter"] = f"jitter={self.jitter:g} must be less than half of the {gap:g} s between ticks"
+        return wrong_fields
 
     def shortest(self) -> float:
         """Return the seconds between ticks without jitter; for cron, the shortest gap in ten ticks from 2024 on."""
@@ -207,15 +207,15 @@ def _known_zones() -> frozenset[str]:
 
 def _matches(cron: str, zone: str, moment: datetime, most: int) -> Iterator[datetime]:
     """Yield up to ``most`` moments of the expression after ``moment``, in UTC."""
-    found = 0
+    matched = 0
     for match in CronSim(cron, moment.astimezone(ZoneInfo(zone))):
         found_at = match.astimezone(UTC)
         # In an hour that repeats, cronsim starts from the first pass, so it may return an earlier moment.
         if found_at <= moment:
             continue
         yield found_at
-        found += 1
-        if found == most:
+        matched += 1
+        if matched == most:
             return
 
 

@@ -134,11 +134,11 @@ class _Queue:
         return None if task.elsewhere_only else self._terms.get(_key_of(task))
 
     def _found(self, task: "Task") -> Terms:
-        found, usual = find(task.action, self.row.name, task.data), self.without_action
-        if found.runs_on_loop and task.action.startswith(DJANGO):
+        action, usual = find(task.action, self.row.name, task.data), self.without_action
+        if action.runs_on_loop and task.action.startswith(DJANGO):
             django_on_loop.add(task.action)
-        most = usual_attempts(self.row.max_attempts, found, usual.settings)
-        return usual._replace(found=found, most=most, timeout=found.timeout or usual.timeout)
+        most = usual_attempts(self.row.max_attempts, action, usual.settings)
+        return usual._replace(found=action, most=most, timeout=action.timeout or usual.timeout)
 
 
 def _key_of(task: "Task") -> Hashable:
@@ -174,8 +174,8 @@ def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: RegisteredAction = backend.action_of(path, queue, data)
-    return found
+    action: RegisteredAction = backend.action_of(path, queue, data)
+    return action
 
 
 def _watch_threads(sender: Any, **kwargs: object) -> None:
@@ -202,8 +202,8 @@ def _attempt_in_thread(claim: Claim) -> "TaskAttempt | None":
         return None
     if terms is None:
         return None
-    found = terms.found
-    if found.runs_on_loop or found.called_by or found.is_heard or task.timeout or terms.timeout:
+    action = terms.found
+    if action.runs_on_loop or action.called_by or action.is_heard or task.timeout or terms.timeout:
         return None
     if _threads(terms.settings.THREADS).exhausted or claim.attempt > (task.max_attempts or terms.most):
         return None
@@ -309,14 +309,14 @@ async def attempt(task: "Task") -> str:
     raise error
 
 
-async def _backoff_after(error: BaseException, found: RegisteredAction | None, task: "Task") -> Delay | None:
+async def _backoff_after(error: BaseException, action: RegisteredAction | None, task: "Task") -> Delay | None:
     """Return the back-off after an error of an attempt; None if the error is final."""
-    if found is None:
+    if action is None:
         return UNKNOWN
-    if found.errors_are_final:
+    if action.errors_are_final:
         return None
     try:
-        return await found.backoff_after(error, task)
+        return await action.backoff_after(error, task)
     except Exception as broken:
         raise broken from error
 
@@ -365,15 +365,15 @@ class TaskAttempt:
 
     async def run(self) -> None:
         """Call the action, no longer than its timeout, and store its result on the task."""
-        found, context = self.found, self.context
+        action, context = self.found, self.context
         try:
-            if (self.is_limited or found.is_heard) and self._ended is None:
+            if (self.is_limited or action.is_heard) and self._ended is None:
                 await self._prepare()
             value = await (self._called() if self.seconds is None else self._called_in_time(self.seconds))
         finally:
             context.end()
-            if found.concurrency:
-                await sync_to_async(_leave)(found, context)
+            if action.concurrency:
+                await sync_to_async(_leave)(action, context)
         self._store(value)
 
     def run_in_thread(self) -> str:
@@ -468,10 +468,10 @@ class TaskAttempt:
         return self.found.local_retries if own is None else own
 
     async def _rest(self, error: Exception, left: int) -> None:
-        found, self.claim.finished = self.found, 0.0
-        fields = {"action": found.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
+        action, self.claim.finished = self.found, 0.0
+        fields = {"action": action.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
         logger.warning("tasks.local_retry", extra=fields)
-        await asyncio.sleep(found.local_delay)
+        await asyncio.sleep(action.local_delay)
         self.claim.begin_again()
 
     def _call(self) -> Awaitable[object]:
@@ -479,15 +479,15 @@ class TaskAttempt:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             return _first_call(*ended)
-        found = self.found
-        if not found.runs_on_loop:
-            if found.called_by:
-                return import_string(found.called_by)(self)
-            return self.in_thread(partial(found.call, self.context))
+        action = self.found
+        if not action.runs_on_loop:
+            if action.called_by:
+                return import_string(action.called_by)(self)
+            return self.in_thread(partial(action.call, self.context))
         if self.is_marked and self.has_mark_to_write:
             return self._marked_call()
         self._begin()
-        return found.acall(self.context)
+        return action.acall(self.context)
 
     async def _marked_call(self) -> object:
         async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
@@ -602,17 +602,17 @@ def _read_queue(task: "Task") -> QueueRow:
     return queue_rows(str(task._state.db)).filter(pk=task.queue_id).first() or task.queue
 
 
-def _admit(found: RegisteredAction, context: Context) -> None:
+def _admit(action: RegisteredAction, context: Context) -> None:
     """Take a concurrency slot and a start of the rate; raise ``Throttled`` if either is used up."""
-    wait, reason = ActionSlot.admit(found, context.task, context.claim.token)
+    wait, reason = ActionSlot.admit(action, context.task, context.claim.token)
     if wait:
         raise Throttled(wait, reason)
 
 
-def _leave(found: RegisteredAction, context: Context) -> None:
+def _leave(action: RegisteredAction, context: Context) -> None:
     """Release the concurrency slot; if that fails, it is free once the claim has ended."""
     task = context.task
     try:
-        ActionSlot.leave(str(task._state.db), found.throttle_key(task), task.pk, context.claim.token)
+        ActionSlot.leave(str(task._state.db), action.throttle_key(task), task.pk, context.claim.token)
     except Error as error:
-        logger.warning("tasks.slot_kept", extra={"action": found.name, "task": task.pk, "error": type(error).__name__})
+        logger.warning("tasks.slot_kept", extra={"action": action.name, "task": task.pk, "error": type(error).__name__})

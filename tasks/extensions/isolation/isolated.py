@@ -84,14 +84,14 @@ def carry_out(request: JsonObject, say: Say) -> Json:
         raise NotBegun(START_AGAIN, f"the attempt did not begin: database file {path} does not exist")
     with claims.preparing():
         claim = claims.find(models.Task, request["task"], UUID(request["token"]), using=request["using"])
-    found = find(request["action"], request["queue"], claim.instance.data)
+    action = find(request["action"], request["queue"], claim.instance.data)
     context = Context(claim.instance, claim, request["worker"])
     if request["mark"]:
         with claims.preparing():
             begun.mark(claim.instance, claim.token)
     with _saying(claim, say):
-        value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
-    return None if value is None else json.loads(storable(found.result_of(value), load_settings()))
+        value = asyncio.run(action.acall(context)) if action.is_async else action.call(context)
+    return None if value is None else json.loads(storable(action.result_of(value), load_settings()))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ router = Endpoints(tags=["claims"])
 def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str, object]:
     """Store how far the work is, for those who look, without a longer lease. A heartbeat can carry it as well."""
     held = held_by(request, pk, payload)
-    found = verified(held)
+    instance = verified(held)
     held.progress(payload.done, payload.total, payload.text)
     held.show_progress()
-    return found
+    return instance

@@ -52,17 +52,17 @@ def sample(using: str) -> bool:
     minute = moment.replace(second=0, microsecond=0)
     if not _is_first(using, minute):
         return False
-    found = list(_waiting(using))
+    queues = list(_waiting(using))
     depths = {
         label_of(each.name): {"queued": each.waiting, "oldest": seconds_of(each.now - (each.since or each.now))}
-        for each in found
+        for each in queues
         if each.waiting
     }
     if depths:
         Depth.sample(using, depths)
     this = minute.replace(minute=0)
     for hour in (this - HOUR, this) if minute.minute < LATE else (this,):
-        _count_ended(using, {each.pk: each.name for each in found}, hour)
+        _count_ended(using, {each.pk: each.name for each in queues}, hour)
     return True
 
 

@@ -157,6 +157,6 @@ def _expires(text: str | None, using: str) -> datetime | None:
         moment = timezone.make_aware(moment)
     if moment <= datetime.now(UTC):
         raise BadInput(f"--expires {text!r} is in the past")
-    if found := moment_problem(moment):
-        raise BadInput(f"--expires {text!r} {found}")
+    if problem := moment_problem(moment):
+        raise BadInput(f"--expires {text!r} {problem}")
     return stored(moment, using)
