@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.db import connection
 from stator.capabilities import capabilities_of
 from stator.graph.running import RUNNING
 from tests import emptying, shapes, template_databases
+from tests.extensions import own_files
 from tests.mixing import mixed
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
@@ -43,10 +45,10 @@ ONCE = (
     "tests/operating/test_who_lives.py::test_sentences_agree", "tests/servers/", "tests/stator/admin/test_access.py",
     "tests/stator/admin/test_admin_queries.py", "tests/stator/checks/test_shadowing.py",
     "tests/stator/commands/test_commands_situations.py", "tests/stator/management/commands/test_runstator.py",
-    "tests/stator/test_models_adding.py::test_large_table", "tests/stator/test_schemas.py::TestMany",
-    "tests/stator/test_schemas.py::test_", "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py",
+    "tests/stator/test_models_adding.py::test_large_table", "tests/stator/extensions/schemas/test_schemas",
+    "tests/stator/test_terminal.py",
     "tests/stator/test_testing.py", "tests/stator/test_testing_graph.py", "tests/stator/test_views.py",
-    "tests/stator/worker/test_tracing", "tests/tasks/actions/isolation/", "tests/tasks/actions/test_frequency.py",
+    "tests/stator/extensions/tracing/", "tests/tasks/extensions/isolation/", "tests/tasks/actions/test_frequency.py",
     "tests/tasks/actions/test_registry.py", "tests/tasks/actions/test_secrets.py",
     "tests/tasks/actions/test_threads.py::test_", "tests/tasks/admin/test_admin_hostile.py::test_form_of",
     "tests/tasks/admin/test_admin_hostile.py::test_pages", "tests/tasks/admin/test_admin_permissions.py",
@@ -66,6 +68,7 @@ ONCE = (
 # each database has them, and each version.
 FRAMEWORK = (
     "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
+    "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/schemas/test_all_schemas.py",
     "tests/stator/management/", "tests/stator/worker/test_reloader.py", "tests/tasks/admin/", "tests/tasks/api/",
     "tests/tasks/backend/", "tests/tasks/management/",
 )  # fmt: skip
@@ -83,6 +86,10 @@ NEWEST = (
     "tests/stator/test_", "tests/stator/worker/", "tests/switching/", "tests/tasks/actions/", "tests/tasks/admin/",
     "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/extensions/", "tests/tasks/management/",
     "tests/tasks/queue/", "tests/tasks/test_", "tests/tasks/worker/", "tests/test_",
+)  # fmt: skip
+# What gathers in a process what is written later.
+GATHERING = (
+    "stator.extensions.stats.gathered",
 )  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
@@ -180,11 +187,19 @@ def other_databases(item: pytest.Item) -> list[str]:
     return [] if connection.vendor in [VENDORS[mark] for mark in wanted] else wanted
 
 
+@cache
+def is_here(extension: str) -> bool:
+    """Return whether an extension is not deleted (``bin/without``)."""
+    return bool(own_files(extension))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if wanted := other_databases(item):
         pytest.skip(f"for {' and '.join(wanted)} only")
     if item.get_closest_marker("citus") and not os.environ.get("CITUS_URL"):
         pytest.skip("CITUS_URL is not set")
+    for name in (name for mark in item.iter_markers("needs") for name in mark.args if not is_here(name)):
+        pytest.skip(f"the extension {name} is deleted")
     if (lacked := item.get_closest_marker("citus_lacks")) and is_citus():
         pytest.skip(f"Citus has no {lacked.args[0]}")
 
@@ -192,8 +207,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     """Statistics that are not written yet are of a database that is emptied now."""
-    if gathered := sys.modules.get("stator.extensions.stats.gathered"):
-        gathered.GATHERED.forget()
+    for module in filter(None, map(sys.modules.get, GATHERING)):
+        module.GATHERED.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ EXTENSIONS = {
         "stator/schemas.py",
         r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas)$"
         r"|stator\.schemas|^resting_?schemas?$|extensions\.schemas",
-        tests="tests/stator/test_schemas* tests/stator/admin/test_all_schemas.py tests/citus/test_schemas.py",
+        tests="tests/citus/test_schemas.py",
     ),
     # Without words that the core has for other things: a place in a line or a table.
     "slices": Extension(
@@ -51,14 +51,13 @@ EXTENSIONS = {
         r"(?i)^(slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
         r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
         r"|citus|_on_nodes|^shard$",
-        tests="tests/citus/* tests/stator/db/test_slices*",
+        tests="tests/citus/*",
     ),
     "events": Extension(
         "stator/templates/stator/answer.html stator/templates/stator/admin/waiting.html "
         "stator/templates/stator/admin/answer_link.html stator/templates/stator/admin/events.html",
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
         r"|may_send|send_event\w*|on_event\w*)$",
-        tests="tests/stator/extensions/events/*",
     ),
     "related": Extension(
         "",
@@ -69,17 +68,14 @@ EXTENSIONS = {
     "steps": Extension(
         "",
         r"^(Steps?|steps|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS|STEP_\w+)$",
-        tests="tests/stator/extensions/steps/*",
     ),
     "progress": Extension(
         "",
         r"^(\w+_progress|progress_of|Progress|Reached|reached)$",
-        tests="tests/stator/extensions/progress/*",
     ),
     "pauses": Extension(
         "stator/templates/stator/admin/end_pause.html stator/templates/stator/admin/pause_notice.html",
         r"(?i)pause|resume",
-        tests="tests/stator/extensions/pauses/*",
     ),
     "reconcile": Extension(
         "stator/rows/reconcile.py",
@@ -89,7 +85,6 @@ EXTENSIONS = {
         "",
         r"^(history|History|Report|report_of|HISTORY\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|extensions\.reports",
-        tests="tests/stator/extensions/reports/*",
     ),
     "stats": Extension(
         "",
@@ -101,7 +96,6 @@ EXTENSIONS = {
         "",
         r"^Distribute$|(?<!has_)partitions|partitioned|partition_|Partition",
         needs="slices",
-        tests="tests/stator/partitions/*",
     ),
     "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
     "refusals": Extension(
@@ -117,7 +111,7 @@ EXTENSIONS = {
     "isolation": Extension(
         "",
         r"(?i)isolated|crash_?isolation|process_?isolation|isolationerror|extensions\.isolation",
-        tests="tests/stator/worker/test_crash_isolation.py tests/tasks/actions/isolation/*",
+        tests="tests/testapp/isolated.py",
     ),
     "processes": Extension(
         "stator/worker/supervisor.py stator/worker/reloader.py stator/management/beside_runserver.py",
@@ -133,8 +127,8 @@ EXTENSIONS = {
         tests="tests/stator/extensions/metrics/*",
     ),
     "tracing": Extension("", r"(?i)tracing|traced"),
-    "adopt": Extension("", r"^adopts$", tests="tests/stator/extensions/adopt/*"),
-    "shadow": Extension("", r"^(in_shadow|put_in_shadow)$", tests="tests/stator/extensions/shadow/*"),
+    "adopt": Extension("", r"^adopts$"),
+    "shadow": Extension("", r"^(in_shadow|put_in_shadow)$"),
     "undo": Extension(
         "stator/undo.py stator/commands/undo.py stator/admin/undoing.py stator/rows/actions.py",
         r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",
@@ -242,8 +236,17 @@ def matches(path: str, patterns: str) -> bool:
 def own_files(name: str) -> list[Path]:
     """Return the files of an extension, its folders and templates with them."""
     extension = EXTENSIONS.get(name)
-    patterns = f"*/extensions/{name}/* {extension.files if extension else ''}"
-    paths = (path for app in APPS for path in sorted((ROOT / app).rglob("*")) if "__pycache__" not in path.parts)
+    return _files(APPS, f"*/extensions/{name}/* {extension.files if extension else ''}")
+
+
+def own_tests(name: str) -> list[Path]:
+    """Return what tests an extension alone: its folders of tests, and what must lie elsewhere."""
+    extension = EXTENSIONS.get(name)
+    return _files(("tests",), f"tests/*/extensions/{name}/* {extension.tests if extension else ''}")
+
+
+def _files(folders: tuple[str, ...], patterns: str) -> list[Path]:
+    paths = (path for each in folders for path in sorted((ROOT / each).rglob("*")) if "__pycache__" not in path.parts)
     return [path for path in paths if path.is_file() and matches(path.relative_to(ROOT).as_posix(), patterns)]
 
 

@@ -22,7 +22,7 @@ STATOR = stator_settings(dict(os.environ))
 TASKS = {
     "default": {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": ["default", "mail"]},
     "retrying": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"max_attempts": 3, "backoff": 30}},
-    "isolated": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"isolated": True}},
+    "isolated": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"isolated": True}},  # tasks.extensions.isolation
 }
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files
+from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_tests
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
@@ -21,6 +21,9 @@ PASSES = (
     "partitions", "pauses", "progress", "related", "reports", "schemas", "scopes", "shadow", "slices", "stats", "steps",
     "tasks_admin", "tasks_commands", "tracing", "views",
 )  # fmt: skip
+
+# Those without which the other tests pass, too (``--tests``).
+TESTED = ()
 
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
@@ -60,6 +63,13 @@ for app in APPS:
 call_command("makemigrations", verbosity=0, interactive=False)
 call_command("check")
 call_command("migrate", verbosity=0, run_syncdb=True)
+"""
+
+# The test app keeps the options of the extension, which have no meaning now.
+IGNORED = """
+from stator.rows.meta import ModelOption, add_model_option
+for name in {names}:
+    add_model_option(ModelOption(name=name, wrong=lambda model, value: ""))
 """
 
 # A task runs; without the queue an object of a model moves.
@@ -148,20 +158,67 @@ def named_by(name: str) -> re.Pattern[str]:
 
 
 def delete(folder: Path, name: str) -> None:
-    """Delete the files of an extension, the shares of others in it, and the lines elsewhere that name these."""
-    for path in own_files(name):
-        (folder / path.relative_to(ROOT)).unlink(missing_ok=True)
-    for path in shares(folder, name):
-        path.unlink()
+    """Delete the files of an extension with its tests, the shares of others in it, and the lines that name these."""
+    gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
+    gone += [path.relative_to(folder) for path in shares(folder, name)]
+    away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
+    options = set()
+    for path in gone:
+        if (folder / path).is_file():
+            options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))
+            (folder / path).unlink()
     line = named_by(name)
     for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
         lines = path.read_text().splitlines(keepends=True)
-        if any(map(line.search, lines)):
-            path.write_text("".join(each for each in lines if not line.search(each)))
+        if going := [each for each in lines if line.search(each)]:
+            away[_dotted(path.relative_to(folder))] = set().union(*map(_names, going))
+            if path.name == "meta.py":
+                options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
+            path.write_text("".join(each for each in lines if each not in going))
             ast.parse(path.read_text(), str(path))
-    for path in sorted((path for app in APPS for path in (folder / app).rglob("*")), reverse=True):
+    for path in (folder / "tests").rglob("*.py"):
+        said = path.read_text()
+        left = "".join(each for each in _imported(said, away).splitlines(keepends=True) if not line.search(each))
+        if left != said:
+            ast.parse(left, str(path))
+            path.write_text(left)
+    if options:
+        with (folder / "stator" / "extensions" / "options.py").open("a") as file:
+            file.write(IGNORED.format(names=sorted(options)))
+    for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _names(line: str) -> list[str]:
+    """Return what a line makes known, if it is an import."""
+    found = re.fullmatch(r"\s*from \S+ import ([\w, ]+?)\s*(?:#.*)?", line.rstrip())
+    return [name.split()[-1] for name in found[1].split(",")] if found else []
+
+
+def _imported(text: str, away: dict[str, set[str]]) -> str:
+    """Return the text of a test that imports what has gone from a module (``*``: all of it) from ``tests.missing``."""
+    lines = text.splitlines(keepends=True)
+    for node in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module):
+        of_module = away.get(node.module, set())
+        gone = [
+            one for one in node.names if {"*", one.name} & of_module or "*" in away.get(f"{node.module}.{one.name}", ())
+        ]
+        if gone:
+            parts = {"tests.missing": gone, node.module: [one for one in node.names if one not in gone]}
+            imports = [f"from {module} import {_listed(names)}" for module, names in parts.items() if names]
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            lines[first] = lines[first][: node.col_offset] + "; ".join(imports) + "\n"
+            lines[first + 1 : last] = [""] * (last - first - 1)
+    return "".join(lines)
+
+
+def _listed(names: list[ast.alias]) -> str:
+    return ", ".join(ast.unparse(name) for name in names)
 
 
 def fault(folder: Path, name: str, tests: bool) -> str:
@@ -178,18 +235,21 @@ def fault(folder: Path, name: str, tests: bool) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         return said[-1] if said else f"exit {done.returncode}"
-    return _failed_tests(folder, name) if tests else ""
+    return _failed_tests(folder) if tests else ""
 
 
-def _failed_tests(folder: Path, name: str) -> str:
-    going = with_dependents(name)
-    away = [f"--ignore-glob={folder}/tests/extensions/{each}" for each in going]
-    named = (EXTENSIONS[each].tests.split() for each in going if each in EXTENSIONS)
-    away += [f"--ignore-glob={folder}/{pattern}" for patterns in named for pattern in patterns]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/stator", "tests/tasks", "-m", "not tools", *away]
+def _failed_tests(folder: Path) -> str:
+    """Run the tests that are left, on SQLite; return the first that fails with its error, empty if none does."""
     environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3"}
+    apps = [f"tests/{app}" for app in APPS if (folder / app).is_dir()]
+    processes = ["-n", environment.get("JOBS", "2"), "--dist", "worksteal"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not fault", "--tb=no", *processes, *apps]
+    print(f"       the rest works; now its tests ({folder})", flush=True)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
-    return "" if done.returncode == 0 else (done.stdout.strip().splitlines() or ["pytest said nothing"])[-1]
+    said = done.stdout.strip().splitlines() or ["pytest said nothing"]
+    print(f"       {said[-1].strip('= ')}", flush=True)
+    failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    return "" if done.returncode == 0 else (failed or said[-1:])[0]
 
 
 def _environment() -> dict[str, str]:
@@ -220,13 +280,15 @@ def main() -> int:
     if given.list:
         for name in (*EXTENSIONS, *TOGETHER):
             count = sum(len(own_files(each)) for each in TOGETHER.get(name, (name,)))
-            print(f"{'passes' if name in PASSES else '':8}{name:16}{count:3} files")
+            print(
+                f"{'passes' if name in PASSES else '':7}{'tests' if name in TESTED else '':6}{name:16}{count:3} files"
+            )
         return 0
-    failed = 0
-    for name in given.names or EXTENSIONS:
+    failed, passing = 0, TESTED if given.tests else PASSES
+    for name in given.names or (TESTED if given.tests else EXTENSIONS):
         why = try_without(name, tests=given.tests, keep=given.keep)
         print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:200]}", flush=True)
-        failed |= bool(why) and (bool(given.names) or name in PASSES)
+        failed |= bool(why) and (bool(given.names) or name in passing)
     return int(failed)
 
 

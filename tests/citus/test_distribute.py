@@ -22,8 +22,8 @@ from stator.worker import duties
 from tasks.models import Batch, Task
 from tests.citus.conftest import NODES, MakeDatabase, over_the_nodes, run
 from tests.sizes import PATIENCE
+from tests.stator.dividing import PARCEL, SHARD, Tables, parcel, shape
 from tests.stator.making import automatic, operations_of
-from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
 from tests.testapp.keys import Seat
 from tests.testapp.spreading import Remark, Sheet, SheetGraph
 

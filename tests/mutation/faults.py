@@ -13,31 +13,33 @@ from pathlib import Path
 TESTS = {
     "stator/graph/outcomes.py": "stator/graph/test_outcomes.py stator/worker/test_executor_handlers.py",
     "stator/rows/columns.py": "stator/db/test_records.py stator/db/test_leases.py stator/db/test_chores.py "
-    "stator/rows/test_transitions.py stator/rows/test_waits.py stator/rows/test_fields.py stator/test_querysets.py",
-    "stator/rows/transitions.py": "stator/rows/test_transitions.py stator/rows/test_waits.py "
-    "stator/rows/test_watches.py stator/extensions/events/test_events.py",
-    "stator/rows/followers.py": "stator/rows/test_followers.py stator/rows/test_watches.py "
+    "stator/rows/test_transitions.py stator/extensions/related/test_waits.py stator/rows/test_fields.py "
+    "stator/test_querysets.py",
+    "stator/rows/transitions.py": "stator/rows/test_transitions.py stator/extensions/related/test_waits.py "
+    "stator/extensions/related/test_watches.py stator/extensions/events/test_events.py",
+    "stator/rows/followers.py": "stator/rows/test_followers.py stator/extensions/related/test_watches.py "
     "stator/extensions/events/test_events.py",
-    "stator/extensions/related/followers.py": "stator/rows/test_watches.py stator/rows/test_followers.py",
+    "stator/extensions/related/followers.py": "stator/extensions/related/test_watches.py stator/rows/test_followers.py",
     "stator/extensions/reports/follower.py": "stator/rows/test_transitions.py stator/test_querysets.py",
     "stator/extensions/undo/follower.py": "stator/test_undo.py",
     "stator/extensions/events/follower.py": "stator/extensions/events/test_events.py",
     "stator/rows/locking.py": "stator/rows/test_transitions.py stator/extensions/events/test_events.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",
     "stator/rows/claimable.py": "stator/rows/test_claimable.py stator/db/test_claims.py stator/db/test_leases.py",
-    "stator/extensions/limits/models.py": "stator/db/test_claims_limits.py",
+    "stator/extensions/limits/models.py": "stator/extensions/limits/test_claims_limits.py",
     "stator/claims.py": "stator/test_claims.py",
     "stator/db/interface.py": "stator/db/test_interface.py stator/db/test_claims.py stator/db/test_records.py "
-    "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",
-    "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py "
-    "stator/db/test_claims_ordering.py stator/rows/test_waits.py stator/extensions/pauses/test_pauses.py",
+    "stator/db/test_leases.py stator/extensions/slices/test_slices.py stator/worker/test_attempts.py",
+    "stator/db/claims.py": "stator/db/test_claims.py stator/extensions/limits/test_claims_limits.py "
+    "stator/db/test_claims_ordering.py stator/extensions/related/test_waits.py stator/extensions/pauses/test_pauses.py",
     "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_claims_ordering.py",
     "stator/db/records.py": "stator/db/test_records.py stator/db/test_records_refused.py "
-    "stator/db/test_history_logs.py stator/rows/test_reports.py stator/rows/test_waits.py",
+    "stator/extensions/reports/test_history_logs.py stator/extensions/reports/test_reports.py "
+    "stator/extensions/related/test_waits.py",
     "stator/db/records_postgresql.py": "stator/db/test_records.py stator/db/test_records_refused.py "
-    "stator/rows/test_watches.py",
+    "stator/extensions/related/test_watches.py",
     "stator/db/leases.py": "stator/db/test_leases.py stator/db/test_rows_other_versions.py",
-    "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
+    "stator/db/chores.py": "stator/db/test_chores.py stator/extensions/related/test_waits.py",
     "stator/extensions/steps/attempt.py": "stator/extensions/steps/test_attempt.py",
     "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py "
     "stator/worker/test_room.py",
@@ -46,7 +48,7 @@ TESTS = {
     "stator/worker/recorder.py": "stator/worker/test_recorder.py",
     "stator/worker/heartbeat.py": "stator/worker/test_heartbeat.py",
     "stator/worker/dispatcher.py": "stator/worker/test_dispatcher.py",
-    "stator/extensions/isolation/crashes.py": "stator/worker/test_crash_isolation.py",
+    "stator/extensions/isolation/crashes.py": "stator/extensions/isolation/test_crash_isolation.py",
     "stator/worker/scheduler.py": "stator/worker/test_scheduler.py stator/test_runner.py",
     "stator/worker/shutdown.py": "stator/worker/test_worker.py",
     "tasks/queue/claiming.py": "tasks/queue/test_claiming.py tasks/queue/test_held_claims.py "

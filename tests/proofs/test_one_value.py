@@ -12,7 +12,7 @@ from tasks.models import Task
 from tests.faults.fleet import logged
 from tests.processes import WorkerProcess
 from tests.sizes import FULL, size
-from tests.stator.partitions.dividing import distributed
+from tests.stator.dividing import distributed
 from tests.tasks.making import make_queue
 from tests.testapp.door import gone_through
 

@@ -1,5 +1,7 @@
 """Fixtures for the tests of the framework."""
 
+import asyncio
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +12,19 @@ from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_worker_id
 from stator.scopes import Scope
 from tests.emptying import empty
+from tests.sizes import PATIENCE
 from tests.stator.making import LEASED, put, raw
 from tests.testapp.basic import Author, DeedGraph, Page
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """A test that is a coroutine function runs on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 2 * PATIENCE))
+    return True
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.db.migrations.writer import OperationWriter
 
 from stator.migration_operations import Distribute, PartitionByTime, StorageParameters
 from stator.strict_fence import StrictFence
-from tests.stator.partitions.dividing import SHARD, Tables, migrate, parcel, whole_project
+from tests.stator.dividing import SHARD, Tables, migrate, parcel, whole_project
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from django.utils import timezone
 from stator.migration_operations import RenameRecords, RenameState
 from stator.models import Depth, History, Limit, Pause, Report, Stats
 from tests.projects import temporary_project
-from tests.stator.partitions.dividing import migrate
+from tests.stator.dividing import migrate
 
 NOW = timezone.now().replace(minute=0, second=0, microsecond=0)
 

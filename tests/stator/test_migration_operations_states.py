@@ -12,8 +12,8 @@ from stator.graph.outcomes import Moved
 from stator.migration_operations import RemapState, RenameState
 from stator.testing import drain
 from tests.sizes import size
+from tests.stator.dividing import migrate
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
-from tests.stator.partitions.dividing import migrate
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.mails import Mail
 

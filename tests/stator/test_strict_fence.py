@@ -9,8 +9,8 @@ from stator.graph.outcomes import Moved, Released
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.strict_fence import TRIGGER, StrictFence
 from stator.testing import drain
+from tests.stator.dividing import migrate
 from tests.stator.making import claim_all, expire, operations_of, put, raw, row
-from tests.stator.partitions.dividing import migrate
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db

@@ -33,15 +33,14 @@ class ExpenseGraph(StateGraph):
     escalated = State()
     closed = State()
 
-    submitted.on("approve", permission="testapp.change_expense", form=ApproveForm, unless=is_submitter, count=2).to(
-        approved
-    )
-    submitted.on("reject").to(rejected)
+    approving = {"permission": "testapp.change_expense", "form": ApproveForm, "unless": is_submitter, "count": 2}
+    submitted.on("approve", **approving).to(approved)  # stator.extensions.events
+    submitted.on("reject").to(rejected)  # stator.extensions.events
     submitted.times_out_to(escalated, seconds=7 * 86400)
-    approved.on("hurry")
-    approved.on("cancel").to(rejected)
+    approved.on("hurry")  # stator.extensions.events
+    approved.on("cancel").to(rejected)  # stator.extensions.events
     approved.transitions_to(paid)
-    paid.on("receipt", keep_for=3600, form=one_of_two).to(closed)
+    paid.on("receipt", keep_for=3600, form=one_of_two).to(closed)  # stator.extensions.events
 
     @classmethod
     def handle_approved(cls, expense):
@@ -69,8 +68,8 @@ class PacketGraph(StateGraph):
     ordered = State()
     packed = State(try_interval=60)
     sent = State()
-    ordered.on("pack").to(packed)
-    packed.on("label")
+    ordered.on("pack").to(packed)  # stator.extensions.events
+    packed.on("label")  # stator.extensions.events
     packed.transitions_to(sent)
 
     @classmethod

@@ -35,8 +35,8 @@ class BasketGraph(StateGraph):
     closed = State()
 
     filling.transitions_to(collecting)
-    collecting.when_all("items", in_=[ItemGraph.packed]).to(ready)
-    collecting.when_any("items", in_=["lost"]).to(manual)
+    collecting.when_all("items", in_=[ItemGraph.packed]).to(ready)  # stator.extensions.related
+    collecting.when_any("items", in_=["lost"]).to(manual)  # stator.extensions.related
     collecting.transitions_to(closed)
 
 
@@ -64,8 +64,8 @@ class VanGraph(StateGraph):
     gone = State()
 
     loading.transitions_to(gone)
-    loading.when_all("baskets", in_=["ready", "closed"], empty=True).to(loaded)
-    loaded.when_any("driver", in_=["ready"]).to(gone)
+    loading.when_all("baskets", in_=["ready", "closed"], empty=True).to(loaded)  # stator.extensions.related
+    loaded.when_any("driver", in_=["ready"]).to(gone)  # stator.extensions.related
 
     @classmethod
     def handle_loading(cls, van):

@@ -17,9 +17,9 @@ class WatchGraph(StateGraph):
     down = State(externally_progressed=True)
     forgotten = State()
 
-    up.on("reset").to(down)
+    up.on("reset").to(down)  # stator.extensions.events
     up.times_out_to(down, at="alert_after")
-    down.on("ping").to(up)
+    down.on("ping").to(up)  # stator.extensions.events
     down.times_out_to(forgotten, at=F("alert_after") + F("kept_for") + timedelta(hours=1))
 
 

@@ -149,13 +149,13 @@ class SeatGraph(StateGraph):
     failed = State()
 
     free.transitions_to(held)
-    free.on("buy").to(sold)
+    free.on("buy").to(sold)  # stator.extensions.events
     free.fails_to(failed)
     free.when(models.Q(note="gone")).to(failed)
     held.times_out_to(failed, seconds=3600)
     held.transitions_to(stacked)
     stacked.transitions_to(sold)
-    sold.on("use", keep_for=3600).to(used)
+    sold.on("use", keep_for=3600).to(used)  # stator.extensions.events
 
     @classmethod
     def handle_free(cls, seat):

@@ -16,13 +16,13 @@ class ContractGraph(StateGraph):
     approved = State()
     paid = State(delete_after=60)
 
-    drafted.on("approve", count=2).to(approved)
+    drafted.on("approve", count=2).to(approved)  # stator.extensions.events
     drafted.transitions_to(audited)
     drafted.fails_to(failed)
     audited.transitions_to(approved)
     audited.fails_to(failed)
-    failed.on("again").to(drafted)
-    approved.on("pay", keep_for=3600).to(paid)
+    failed.on("again").to(drafted)  # stator.extensions.events
+    approved.on("pay", keep_for=3600).to(paid)  # stator.extensions.events
 
     @classmethod
     def handle_drafted(cls, contract):

@@ -19,7 +19,7 @@ class MailGraph(StateGraph):
     queued.times_out_to(refused, seconds=86400)
     queued.fails_to(refused)
     sending.transitions_to(sent)
-    refused.on("again").to(queued)
+    refused.on("again").to(queued)  # stator.extensions.events
     refused.when(models.Q(address="")).to(recalled)
 
     @classmethod
@@ -63,7 +63,7 @@ class SackGraph(StateGraph):
 
     loose = State(value=0)
     sealed = State(value=1)
-    loose.when_all("slips", in_=["weighed"]).to(sealed)
+    loose.when_all("slips", in_=["weighed"]).to(sealed)  # stator.extensions.related
 
 
 class Sack(StatorModel):

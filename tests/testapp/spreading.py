@@ -101,8 +101,8 @@ class FolderGraph(StateGraph):
     filling = State()
     full = State()
     closed = State()
-    filling.when_all("notes", in_=["done"]).to(full)
-    filling.on("close").to(closed)
+    filling.when_all("notes", in_=["done"]).to(full)  # stator.extensions.related
+    filling.on("close").to(closed)  # stator.extensions.events
 
 
 class Folder(StatorModel):
@@ -153,7 +153,7 @@ class TelegramGraph(StateGraph):
     queued.transitions_to(reminding, sent)
     reminding.transitions_to(lost)
     queued.times_out_to(lost, at="expires")
-    sent.on("again").to(queued)
+    sent.on("again").to(queued)  # stator.extensions.events
     sent.times_out_to(lost, at=F("expires") + F("patience"))
 
     @classmethod

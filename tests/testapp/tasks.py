@@ -1,7 +1,6 @@
 """Functions of Django's Tasks framework."""
 
 import asyncio
-import os
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -103,12 +102,6 @@ def fetch(url: str, denied: bool = False) -> None:
 def badly_backed_off() -> None:
     """Fail, and have a back-off that fails."""
     raise LookupError("first")
-
-
-@task(backend="isolated")
-def process_id() -> int:
-    """In a process of its own."""
-    return os.getpid()
 
 
 @task()

@@ -7,14 +7,12 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from stator.models import Action, History, Now
-from stator.rows import columns
 from stator.testing import advance, drain
 from stator.undo import undo
 from tests.stator.making import LEASED, ago, claim_all, operations_of, put, raw, row
 from tests.stator.rows.test_retry_at_rate import seconds_until_due
 from tests.testapp.basic import Step
 from tests.testapp.operators import Parcel
-from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,13 +58,6 @@ def test_many_are_due_then_and_those_whose_due_time_does_not_decide_are_left_alo
     assert [seconds_until_due(step) for step in free] == [NEAR] * 3
     assert [other.stator.due(None) for other in others] == [False] * 4
     assert [raw(Step).filter(pk=other.pk).values().get() for other in others] == left
-
-
-def test_object_that_waits_for_another_is_left_alone(rollouts):
-    rollout = Rollout.objects.create(build=Build.objects.create())
-    assert claim_all(rollouts) == []
-    assert rollout.stator.due(None) is False
-    assert raw(Rollout).filter(columns.parked()).count() == 1
 
 
 def test_author_and_reason_are_in_the_history_and_it_is_undone():

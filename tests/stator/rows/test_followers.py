@@ -16,8 +16,8 @@ from stator.rows.followers import FOLLOWERS, Follower, FollowerKinds, followers_
 from stator.rows.transitions import move_by_hand
 from stator.undo import undo
 from tasks.queue.follower import OfTasks
+from tests.stator.extensions.related.waiting import is_parked, waiting
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
-from tests.stator.rows.waiting import is_parked, waiting
 from tests.testapp.basic import Page
 from tests.testapp.baskets import Basket, Item, ItemGraph
 from tests.testapp.lives import Contract

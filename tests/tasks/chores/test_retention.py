@@ -15,8 +15,8 @@ from tasks.chores import retention
 from tasks.chores.retention import prune
 from tasks.models import Claimant, Queue, Run, Task
 from tasks.rows import idle
+from tests.stator.dividing import divided
 from tests.stator.making import ago, change
-from tests.stator.partitions.dividing import divided
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)

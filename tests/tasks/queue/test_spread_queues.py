@@ -12,8 +12,8 @@ from stator.runner import StatorRunner
 from tasks.exceptions import PublishRefused
 from tasks.models import Queue, Run, Task
 from tests.sizes import PATIENCE, size
+from tests.stator.dividing import execute, while_divided
 from tests.stator.making import ago, begun_beside, expire, operations_of, raw
-from tests.stator.partitions.dividing import execute, while_divided
 from tests.tasks.making import claim_one, found_claim, make_queue, race
 
 pytestmark = pytest.mark.django_db(transaction=True)

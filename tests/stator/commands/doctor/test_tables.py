@@ -16,8 +16,8 @@ from stator.strict_fence import StrictFence
 from stator.worker.startup import Unusable, check_database
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.commands.errands import asked
+from tests.stator.dividing import divided, execute, names
 from tests.stator.making import ago, change, put
-from tests.stator.partitions.dividing import divided, execute, names
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,8 +14,8 @@ from stator.extensions.partitions.tables import AHEAD, read, start_of
 from stator.extensions.partitions.upkeep import maintain
 from stator.models import History, Stats
 from stator.worker.duties import PRUNE
+from tests.stator.dividing import day, divided, execute, names, other_session
 from tests.stator.making import ago, operations_of
-from tests.stator.partitions.dividing import day, divided, execute, names, other_session
 from tests.testapp.basic import Step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]

@@ -21,6 +21,7 @@ from stator.runner import StatorRunner
 from stator.signals import became_ready
 from stator.worker.duties import When, duties_of
 from tests.sizes import PATIENCE
+from tests.stator.extensions.related.waiting import is_parked, waiting
 from tests.stator.making import (
     ago,
     at_once,
@@ -33,7 +34,6 @@ from tests.stator.making import (
     raw,
     row,
 )
-from tests.stator.rows.waiting import is_parked, waiting
 from tests.stator.running import hearing
 from tests.testapp.power import Site
 from tests.testapp.waiting import Build, BuildGraph, Rollout
@@ -118,6 +118,7 @@ def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
 
 def test_operators_have_no_way_around_waiting(rollouts):
     _, rollout = waiting(rollouts)
+    assert rollout.stator.due(None) is False
     assert Rollout.stator.retry() == 1
     assert claim_all(rollouts) == []
     assert is_parked(rollout)

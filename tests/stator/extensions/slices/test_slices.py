@@ -14,8 +14,8 @@ from stator.rows.spread import SPREAD
 from stator.runner import StatorRunner
 from stator.worker import duties
 from tests.stator.db.test_postgresql_plans import explaining
+from tests.stator.dividing import while_divided
 from tests.stator.making import operations_of, raw
-from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Sheet, SheetGraph
 
 if connection.vendor == "postgresql":

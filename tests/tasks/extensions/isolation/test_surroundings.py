@@ -14,8 +14,8 @@ from stator.testing import drain
 from tasks.extensions.isolation.calls import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Task
-from tests.tasks.actions.isolation.making import ran
-from tests.testapp.tasks import process_id
+from tests.tasks.extensions.isolation.making import ran
+from tests.testapp.isolated import process_id
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("databases_of_the_test")]
 

@@ -18,8 +18,8 @@ from stator.runner import StatorRunner
 from stator.worker import duties
 from tests.processes import wait_until
 from tests.stator.db.test_postgresql_plans import explaining
+from tests.stator.dividing import while_divided
 from tests.stator.making import ago, expire, operations_of, raw, row
-from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Bill, Remark, SheetGraph, Tenant
 
 pytestmark = [

@@ -9,8 +9,8 @@ from stator.migration_operations import Distribute
 from stator.models import History
 from stator.strict_fence import StrictFence
 from stator.testing import drain
+from tests.stator.dividing import distributed, execute
 from tests.stator.making import raw
-from tests.stator.partitions.dividing import distributed, execute
 from tests.testapp.spreading import Sheet
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]

@@ -6,7 +6,7 @@ from django.db import IntegrityError, migrations, models
 
 from stator.migration_operations import Distribute, StorageParameters
 from stator.rows.spread import SPREAD
-from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, parcel, shape
+from tests.stator.dividing import PARCEL, SHARD, Tables, execute, parcel, shape
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 

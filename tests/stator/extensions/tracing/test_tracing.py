@@ -26,9 +26,9 @@ from stator.worker.executor import attempt_async, attempt_sync
 from tasks.models import Queue, Task
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
+from tests.stator.extensions.tracing.spans import ON, attempt, calls_by_model, calls_of, either_way
 from tests.stator.running import work
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
-from tests.stator.worker.spans import ON, attempt, calls_by_model, calls_of, either_way
 from tests.testapp import actions
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.power import Crate, Order, Transfer

@@ -49,7 +49,7 @@ from tasks.models import Queue
 Queue.objects.get_or_create(name="default")[0].publish("where", os.environ["SEARCH_PATH"])
 """
 
-GROWING = Path(__file__).parents[2] / "docs" / "how-to" / "growing.rst"
+GROWING = Path(__file__).parents[4] / "docs" / "how-to" / "growing.rst"
 SCHEMAS = ("acme", "bolt")
 EACH = 12
 

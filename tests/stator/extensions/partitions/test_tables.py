@@ -1,7 +1,7 @@
 """The bounds of partitions."""
 
 from stator.extensions.partitions.tables import AHEAD, Partition, PartitionedTable, periods_from
-from tests.stator.partitions.dividing import day
+from tests.stator.dividing import day
 
 PERIODS = [
     ("2026-11-26T12:00", "month", "2026-11-01", "2026-12-01"),

@@ -18,8 +18,8 @@ from tasks.extensions.isolation.calls import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Run, Task
 from tests.processes import wait_until
-from tests.tasks.actions.isolation.making import make, ran
 from tests.tasks.actions.making import report
+from tests.tasks.extensions.isolation.making import make, ran
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("databases_of_the_test")]
 
@@ -61,7 +61,7 @@ class TestAnswers:
         )  # fmt: skip
         header, first, *_, end = report(task).traceback.splitlines()
         assert (header, end) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
-        assert "/tests/testapp/actions.py" in first
+        assert "/tests/testapp/isolated.py" in first
 
     def test_fail_and_later_mean_there_what_they_mean_here(self) -> None:
         task = ran("fail")

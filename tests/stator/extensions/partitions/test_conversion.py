@@ -8,8 +8,8 @@ from stator.extensions.partitions import conversion, upkeep
 from stator.extensions.partitions.tables import is_partitioned
 from stator.models import History, Stats
 from tests.sizes import PATIENCE
+from tests.stator.dividing import convert, divided, execute, names, other_session, shape
 from tests.stator.making import ago, begun_beside
-from tests.stator.partitions.dividing import convert, divided, execute, names, other_session, shape
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
