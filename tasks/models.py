@@ -10,12 +10,12 @@ from stator.asynchronous import in_thread
 from stator.models import Reason, StateField, name_of, worker_of
 from stator.texts import Json
 from tasks.actions.throttles import ActionRate, ActionSlot
+from tasks.extensions.api.models import Consumer
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import explaining, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.batches import Batch
-from tasks.queue.consumers import Consumer
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
@@ -25,7 +25,16 @@ from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
 
 __all__ = [
-    "ActionRate", "ActionSlot", "Batch", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Task",
+    "ActionRate",
+    "ActionSlot",
+    "Batch",
+    "Claimant",
+    "Consumer",  # tasks.extensions.api
+    "Queue",
+    "Rate",
+    "Run",
+    "Schedule",
+    "Task",
 ]  # fmt: skip
 
 

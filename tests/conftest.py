@@ -70,7 +70,7 @@ FRAMEWORK = (
     "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
     "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/schemas/test_all_schemas.py",
     "tests/stator/management/", "tests/stator/worker/test_reloader.py", "tests/tasks/admin/", "tests/tasks/api/",
-    "tests/tasks/backend/", "tests/tasks/management/",
+    "tests/tasks/backend/", "tests/tasks/extensions/api/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
@@ -84,8 +84,8 @@ NEWEST = (
     "tests/docs/", "tests/examples/", "tests/golden/", "tests/project/", "tests/stator/admin", "tests/stator/checks/",
     "tests/stator/db/", "tests/stator/extensions/", "tests/stator/management/", "tests/stator/rows/",
     "tests/stator/test_", "tests/stator/worker/", "tests/switching/", "tests/tasks/actions/", "tests/tasks/admin/",
-    "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/extensions/", "tests/tasks/management/",
-    "tests/tasks/queue/", "tests/tasks/test_", "tests/tasks/worker/", "tests/test_",
+    "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/extensions/", "tests/tasks/queue/", "tests/tasks/test_",
+    "tests/tasks/worker/", "tests/test_",
 )  # fmt: skip
 # What gathers in a process what is written later.
 GATHERING = (

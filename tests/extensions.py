@@ -168,9 +168,9 @@ EXTENSIONS = {
     ),
     "views": Extension("stator/views.py stator/urls.py", r"RequestRunner|stator\.views"),
     "api": Extension(
-        "tasks/api/* tasks/queue/consumers.py tasks/admin/consumers.py",
+        "tasks/api/* tasks/templates/admin/tasks/consumer/*",
         r"^(tasks\.api.*|Consumer|consumers?)$",
-        tests="tests/tasks/api/*",
+        tests="tests/tasks/api/* tests/tasks/serving.py tests/tasks/admin/test_consumers.py",
     ),
     "client": Extension("tasks/client/*", r"^tasks\.client.*", tests="tests/tasks/client/*"),
     # The loop is the client's too, whose folder is copied.
@@ -197,11 +197,13 @@ EXTENSIONS = {
         r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
     ),
     "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),
-    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", tests="tests/tasks/admin/*"),
+    "tasks_admin": Extension(
+        "tasks/admin/* tasks/extensions/*/admin.py", r"^tasks\.admin.*", tests="tests/tasks/admin/*"
+    ),
     "tasks_commands": Extension(
-        "tasks/commands/* tasks/management/*",
+        "tasks/commands/* tasks/management/* tasks/extensions/*/commands.py",
         r"^tasks\.commands.*",
-        tests="tests/tasks/commands/* tests/tasks/management/*",
+        tests="tests/tasks/commands/* tests/tasks/extensions/*/test_commands.py",
     ),
 }
 

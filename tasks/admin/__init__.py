@@ -4,19 +4,25 @@ from django.contrib import admin
 
 from stator.admin import add_section
 from tasks.admin.batches import BatchAdmin
-from tasks.admin.consumers import ConsumerAdmin
 from tasks.admin.overview import section_of_queues
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
-from tasks.models import Batch, Consumer, Queue, Run, Schedule, Task
+from tasks.extensions.api.admin import ConsumerAdmin
+from tasks.models import Batch, Queue, Run, Schedule, Task
 
-__all__ = ["BatchAdmin", "ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
+__all__ = [
+    "BatchAdmin",
+    "ConsumerAdmin",  # tasks.extensions.api
+    "QueueAdmin",
+    "RunAdmin",
+    "ScheduleAdmin",
+    "TaskAdmin",
+]  # fmt: skip
 
 for _model, _model_admin in (
     (Queue, QueueAdmin), (Task, TaskAdmin), (Batch, BatchAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),
-    (Consumer, ConsumerAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
 

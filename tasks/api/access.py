@@ -30,11 +30,11 @@ from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
+from tasks.extensions.api.models import Consumer, Verb, is_of, prefix_of
 from tasks.messages import BIGINT
 from tasks.models import Batch, Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
 from tasks.queue.runs import holders
 from tasks.rows.databases import home
 from tasks.rows.tables import RowT

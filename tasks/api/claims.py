@@ -38,8 +38,8 @@ from tasks.api.schemas import (
 from tasks.api.server import give_connections_back, most_waiting
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
+from tasks.extensions.api.models import Verb
 from tasks.models import Queue, Task
-from tasks.queue.consumers import Verb
 from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, were_ended
 from tasks.queue.waiting import auntil_some, until_some
 

@@ -22,7 +22,7 @@ from tasks.api.object_schemas import (
     ObjectWithHistoryOut,
     object_out,
 )
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 
 router = Endpoints(tags=["objects"])
 

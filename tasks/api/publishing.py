@@ -24,10 +24,10 @@ from tasks.api.schemas import (
 )
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
+from tasks.extensions.api.models import Consumer
 from tasks.models import Batch
 from tasks.queue import batches, publishing
 from tasks.queue.actions import refuse_to_change_over_http
-from tasks.queue.consumers import Consumer
 from tasks.queue.publishing import Published
 
 router = Endpoints(tags=["publishing"])

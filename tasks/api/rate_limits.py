@@ -17,7 +17,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from stator.models import Now
 from tasks.api.errors import TooMany
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 from tasks.rows.databases import home
 
 BLOCKS = 20

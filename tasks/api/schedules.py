@@ -19,8 +19,8 @@ from tasks.api.documents import Endpoints
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schemas import Body, Page, described, parameter, showing, with_options
 from tasks.exceptions import ActionNotAllowed
+from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Schedule
-from tasks.queue.consumers import Consumer
 from tasks.rows.databases import home
 
 Duration = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]

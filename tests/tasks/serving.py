@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from tasks.api.access import consumer_of
 from tasks.api.errors import Unauthorized
+from tasks.extensions.api.models import Consumer, Verb
 from tasks.models import Batch, Queue, Run, Schedule, Task
-from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import PATIENCE
 

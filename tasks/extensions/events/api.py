@@ -13,7 +13,7 @@ from tasks.api.errors import ANSWERS, Conflict, Forbidden
 from tasks.api.object_schemas import ObjectOut, object_out
 from tasks.api.objects import add_details, object_of
 from tasks.api.schemas import Body, described
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 
 router = Endpoints(tags=["objects"])
 

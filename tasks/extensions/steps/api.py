@@ -9,8 +9,8 @@ from tasks.api.claims import held_by
 from tasks.api.documents import Endpoints
 from tasks.api.objects import MAX_HISTORY, add_details
 from tasks.api.schemas import StepDoneOut, StepIn, StepsOut
+from tasks.extensions.api.models import Consumer
 from tasks.models import Task
-from tasks.queue.consumers import Consumer
 
 router = Endpoints(tags=["claims"])
 

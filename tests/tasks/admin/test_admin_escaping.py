@@ -6,8 +6,8 @@ import pytest
 from django.utils.html import escape
 
 from stator.models import History, Report
+from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Run
-from tasks.queue.consumers import Consumer
 from tests.stator.making import change
 from tests.tasks.admin.pages import ADD_TASK, EVIL, QUEUES, RUNS, TASKS, act, page, publish, text_of
 from tests.tasks.making import claim_one, make_queue

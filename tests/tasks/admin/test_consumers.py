@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 from tests.tasks.serving import opened
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("queue")]

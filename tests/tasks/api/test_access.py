@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from tasks.api.urls import api
+from tasks.extensions.api.models import Consumer, Verb
 from tasks.models import Queue
-from tasks.queue.consumers import Consumer, Verb
 from tests.tasks.serving import NOBODYS, token
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from django.db import InternalError, OperationalError
 from tasks.api import answers
 from tasks.api import queues as queues_module
 from tasks.api.schemas import TaskOut
+from tasks.extensions.api.models import Consumer
 from tasks.models import Task
-from tasks.queue.consumers import Consumer
 from tests.tasks.making import STATUSES, fresh, make_queue, make_task
 from tests.tasks.serving import token
 

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 from django.db import connection
 
+from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Task
-from tasks.queue.consumers import Consumer
 from tests.stator.making import raw
 from tests.tasks.counting import count
 from tests.tasks.serving import token

@@ -7,8 +7,8 @@ from django.test.utils import CaptureQueriesContext
 from tasks.api import rate_limits as module
 from tasks.api.errors import TooMany
 from tasks.api.rate_limits import Rates, rates, row_rates
+from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Task
-from tasks.queue.consumers import Consumer
 from tests.stator.making import at_once
 from tests.tasks.serving import token
 

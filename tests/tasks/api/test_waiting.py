@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import resolve
 
 from tasks.api import claims
+from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Task
 from tasks.queue import waiting as module
-from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import Waiters, waiters, with_ready
 from tests.processes import wait_until
 from tests.sizes import PATIENCE

@@ -7,8 +7,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
+from tasks.extensions.api.models import Consumer
 from tasks.models import Run
-from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
 from tests.sizes import PATIENCE

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 from tests import commanding
 from tests.tasks.serving import opened
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from stator.admin.listing import AnyAddressAdmin
-from tasks.queue.consumers import Consumer
+from tasks.extensions.api.models import Consumer
 from tasks.queue.queues import Queue
 
 
@@ -25,6 +25,7 @@ class QueuesField(forms.ModelMultipleChoiceField):
             raise forms.ValidationError(self.error_messages["invalid_list"], "invalid_list") from error
 
 
+@admin.register(Consumer)
 class ConsumerAdmin(AnyAddressAdmin):
     """Admin of API consumers. Adding one shows its token, once."""
 

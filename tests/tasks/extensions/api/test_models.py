@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from tasks.extensions.api import models as consumers
+from tasks.extensions.api.models import Consumer, Verb
 from tasks.models import Queue
-from tasks.queue import consumers
-from tasks.queue.consumers import Consumer, Verb
 from tests.tasks.serving import opened
 
 pytestmark = pytest.mark.django_db
