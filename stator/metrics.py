@@ -109,13 +109,13 @@ def _add_schemas(values: Values, known: InSchemas) -> None:
         values["stator_oldest_ready_seconds"][label,] = looked.oldest_ready or 0.0
         values["stator_leased"][label,] = looked.leased
         values["stator_quarantined"][label,] = looked.quarantined
-    for scope, models in known.found.items():
+    for scope, models in known.by_scope.items():
         for name, looked in models.items():
             for figure in ("ready", "leased", "failing", "quarantined"):
                 # Thousands of schemas that are well would be as many time series.
                 if count := getattr(looked, figure):
                     values[f"stator_schema_{figure}"][scope.path, name.lower()] = count
-    for alias in {scope.alias for scope in known.found}:
+    for alias in {scope.alias for scope in known.by_scope}:
         values["stator_schemas_without_worker"][alias,] = sum(scope.alias == alias for scope in known.alone)
 
 

@@ -43,6 +43,6 @@ def show_schemas(models: list[type[StatorModel]], pages: Pages) -> ShownSchemas:
     return ShownSchemas(
         [shown_problem(one, by_label, pages) for one in looked.problems()],
         looked.note, lines, max(0, len(single) - MAX_LINES),
-        len(known.found) - len({scope for scope, _, _ in single}), len(known.found),
+        len(known.by_scope) - len({scope for scope, _, _ in single}), len(known.by_scope),
         [scope.path for scope in known.alone],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from stator.admin.access import Pages
 from stator.admin.all_schemas import show_schemas
 from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
-from stator.admin.search import found
+from stator.admin.search import results
 from stator.admin_site.sites import StatorAdminSite
 from stator.explain.survey import GROUPED
 from stator.models import Overview, StatorModel
@@ -84,7 +84,7 @@ class OverviewAdmin(KeptAdmin):
         around = self.admin_site.each_context(request) if in_many and not live else {}
         schema = ""
         if words := request.GET.get("q", ""):
-            return self._found(request, words)
+            return self._results(request, words)
         if in_many:
             schema = request.GET.get("schema", "")
             if not schema:
@@ -101,9 +101,9 @@ class OverviewAdmin(KeptAdmin):
             page = self._page(request, "overview_live.html", {**around, **context})
             return page.render() if schema else page
 
-    def _found(self, request: HttpRequest, words: str) -> HttpResponse:
+    def _results(self, request: HttpRequest, words: str) -> HttpResponse:
         """Show where the words are found."""
-        section = found(self.admin_site, request, words[:MAX_WORDS])
+        section = results(self.admin_site, request, words[:MAX_WORDS])
         around = self.admin_site.each_context(request)
         context = {**around, "title": section.title, "section": section, "words": words[:MAX_WORDS]}
         return TemplateResponse(request, "stator/admin/inbox.html", context)

@@ -23,7 +23,7 @@ HEADS = ("Where", "Object", "State", "Matched")
 FURTHER: list[Callable[[AdminSite, HttpRequest, str], Iterable[tuple[Cell, ...]]]] = []
 
 
-def found(site: AdminSite, request: HttpRequest, words: str) -> Section:
+def results(site: AdminSite, request: HttpRequest, words: str) -> Section:
     """Return what the user may see of these words; at most three statements a list, among its newest rows."""
     words = words.replace("\0", "").strip()
     rows = [row for model in _searched(site) for row in _in_list(site, request, model, words)] if words else []

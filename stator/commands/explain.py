@@ -107,7 +107,7 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
         with suppress(Unusable):
             looked = surveyed(in_schemas([owner_of(model)], using), MAX_LOOKED)
     if looked:
-        standing, note, by_schema = looked.problems(), looked.note, looked.found
+        standing, note, by_schema = looked.problems(), looked.note, looked.by_scope
     else:
         known = survey(using, [owner_of(model)])
         standing, note, by_schema = problems_in(known), "", {Scope(using): known}

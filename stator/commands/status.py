@@ -90,13 +90,13 @@ def _in_schemas(options: Options) -> Answer:
     told_of = known.worth_a_line()
     rows = [["all", label, *figures.cells("-")] for label, figures in total.items() if figures.say_something]
     rows += [[scope.path, label, *figures.cells("-")] for scope, label, figures in told_of[:MAX_LINES]]
-    quiet = len(known.found) - len({scope for scope, _, _ in told_of})
+    quiet = len(known.by_scope) - len({scope for scope, _, _ in told_of})
     looked = surveyed(known, MAX_LOOKED)
     standing = looked.problems()
     lines = [line for problem in standing for line in lines_of(problem)] or ["No problems."]
     lines += [*[looked.note] * bool(looked.note), "", *(table(SCHEMA_HEADS, rows) if rows else [])]
     lines += [f"{counted(len(told_of) - MAX_LINES, 'line')} left out; --json has all"] * (len(told_of) > MAX_LINES)
-    lines += [f"{counted(quiet, 'schema')} of {len(known.found)} without such objects"] * bool(quiet)
+    lines += [f"{counted(quiet, 'schema')} of {len(known.by_scope)} without such objects"] * bool(quiet)
     if known.alone:
         names = named([scope.path for scope in known.alone])
         lines.append(f"No live worker in {counted(len(known.alone), 'schema')}: {names}")

@@ -176,7 +176,7 @@ class PostgresqlRecords(records.Records):
             pk_type=self._compiler.pk_type,
             arrays=written("".join(part.arrays for part in parts)),
             names="".join(f", {name}" for name in names),
-            mine=Statement.of(self._found(parts, ", ".join(passed)), *(part.before for part in parts)),
+            mine=Statement.of(self._locked(parts, ", ".join(passed)), *(part.before for part in parts)),
             only=Statement.of(*(part.only for part in parts)),
             returned="".join(f"{each}, " for part in parts for each in part.returned),
             result="".join([WITH_STAY if plan.tells and batch.moved else "pk", *(part.result for part in parts)]),
@@ -193,7 +193,7 @@ class PostgresqlRecords(records.Records):
             further=Statement.of(*(part.after for part in parts)), **holes,
         )  # fmt: skip
 
-    def _found(self, parts: list[Part], passed: str) -> Statement:
+    def _locked(self, parts: list[Part], passed: str) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""
         compiler, pk, condition = self._compiler, self._compiler.pk, "".join(part.found for part in parts)
         own = {"table": compiler.table, "state": compiler.state, "kept": passed}

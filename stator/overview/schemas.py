@@ -83,12 +83,12 @@ class SchemaFigures:
 class InSchemas:
     """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
 
-    ``served``: what has found them. ``suspect``: the schemas with signs of problems that kinds know. ``left_out``: why
+    ``served``: what named them. ``suspect``: the schemas with signs of problems that kinds know. ``left_out``: why
     schemas are not served, by name. ``filled``: the schemas with objects.
     """
 
     served: Served
-    found: dict[Scope, dict[str, SchemaFigures]]
+    by_scope: dict[Scope, dict[str, SchemaFigures]]
     alone: list[Scope]
     models: dict[Scope, list[Any]] = field(default_factory=dict)
     suspect: set[Scope] = field(default_factory=set)
@@ -97,7 +97,7 @@ class InSchemas:
 
     def signs_in(self, scope: Scope) -> tuple[bool, ...]:
         """Return which kinds of problems the figures of a schema show."""
-        figures = self.found[scope].values()
+        figures = self.by_scope[scope].values()
         return (
             any(each.quarantined for each in figures),
             any(each.failing for each in figures),
@@ -108,21 +108,21 @@ class InSchemas:
 
     def badness(self, scope: Scope) -> tuple[int, int]:
         """Return what orders schemas with the same kinds of problems."""
-        figures = self.found[scope].values()
+        figures = self.by_scope[scope].values()
         return sum(each.quarantined + each.failing for each in figures), sum(each.ready for each in figures)
 
     def worth_a_line(self) -> list[tuple[Scope, str, SchemaFigures]]:
         """Return the figures that are not all zero, each with its schema and model; most ready objects first."""
         lines = [
             (scope, label, figures)
-            for scope, labels in self.found.items() for label, figures in labels.items() if figures.say_something
+            for scope, labels in self.by_scope.items() for label, figures in labels.items() if figures.say_something
         ]  # fmt: skip
         return sorted(lines, key=lambda each: (-each[2].ready, each[0]))
 
     def total(self) -> dict[str, SchemaFigures]:
         """Return the figures of all schemas together."""
         total: dict[str, SchemaFigures] = {}
-        for figures in self.found.values():
+        for figures in self.by_scope.values():
             for label, each in figures.items():
                 total.setdefault(label, SchemaFigures()).add(each)
         return total
@@ -184,11 +184,11 @@ def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":
     Problems with workers are looked for in one schema at least.
     """
     by_kind: dict[tuple[object, ...], list[Scope]] = defaultdict(list)
-    for scope in known.found:
+    for scope in known.by_scope:
         by_kind[known.signs_in(scope)].append(scope)
     for same in by_kind.values():
         same.sort(key=known.badness, reverse=True)
-    kinds = [by_kind[kind] for kind in sorted(by_kind, reverse=True) if any(kind)] or [list(known.found)[:1]]
+    kinds = [by_kind[kind] for kind in sorted(by_kind, reverse=True) if any(kind)] or [list(known.by_scope)[:1]]
     bad = [scope for turn in zip_longest(*kinds) for scope in turn if scope is not None]
     surveys: dict[Scope, Survey] = {}
     for scope in bad[:most]:
@@ -201,13 +201,13 @@ def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":
 class SchemaSurveys:
     """The surveys of some schemas; ``unread``: further ones whose figures show problems."""
 
-    found: dict[Scope, Survey]
+    by_scope: dict[Scope, Survey]
     unread: list[Scope]
 
     def problems(self) -> list[Problem]:
         """Return the problems of these schemas, the worst first; problems with the same cause are one."""
         by_cause: dict[tuple[object, ...], list[tuple[str, Problem]]] = defaultdict(list)
-        for scope, each in self.found.items():
+        for scope, each in self.by_scope.items():
             for one in problems_in(each):
                 by_cause[one.cause].append((scope.path, one))
         return in_order(_merged(same) for same in by_cause.values())

@@ -137,7 +137,7 @@ def consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     # The token is compared even without a consumer, so that the answer takes equally long.
     if not is_of(consumer, token) or consumer is None:
         raise Unauthorized
-    consumer.found = looked_up
+    consumer.looked_up = looked_up
     return consumer
 
 
@@ -194,7 +194,7 @@ def batch_of(consumer: Consumer, number: int) -> Batch:
 
 def _taken(consumer: Consumer, sought: object) -> Found | None:
     """Return what was read together with the consumer, but only once: a repeated call must read it again."""
-    looked_up: Found | None = consumer.__dict__.pop("found", None)
+    looked_up: Found | None = consumer.__dict__.pop("looked_up", None)
     return looked_up if looked_up is not None and looked_up.sought == sought else None
 
 
@@ -250,7 +250,7 @@ def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
     if now is None or now.digest != consumer.digest:
         raise Unauthorized
     check_verb(now, verb)
-    now.found = looked_up
+    now.looked_up = looked_up
     return queue_of(now, queue)
 
 

@@ -106,7 +106,7 @@ class StatorBackend(BaseTaskBackend):
         # reports it.
         self._problem = problem(self.options, self.queues)
         self._known: dict[int, Known] = {}
-        self._found: set[str] = set()
+        self._resolved: set[str] = set()
 
     def validate_task(self, task: Task) -> None:
         """Validate as the framework does, and the options of the proposal; note the module for the system check."""
@@ -229,7 +229,7 @@ class StatorBackend(BaseTaskBackend):
         """Raise ``PublishRefused`` for a task that no worker would find by its path."""
         path = task.module_path
         # ``using()`` makes another task for each call, with the same function.
-        if path in self._found:
+        if path in self._resolved:
             return
         module = task.func.__module__
         if not _may_import(module):
@@ -240,7 +240,7 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(
                 f"{path} is not a task, so workers do not run it; give the task the name of its function there"
             )
-        self._found.add(path)
+        self._resolved.add(path)
 
 
 # Modules that declare tasks, each with the alias of the backend.

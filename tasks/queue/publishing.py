@@ -140,7 +140,7 @@ def _in_one_statement(
             row["state_next_attempt"] = delay or None
     admit(len(rows))
     keys: list[str | None] = [message.key for message in messages if message.key is not None]
-    if len(messages) > 1 and keys and _found(queue, keys, lock=False):
+    if len(messages) > 1 and keys and _with_keys(queue, keys, lock=False):
         return []
     return inserts.publish(queue, rows, over_http=over_http)
 
@@ -260,7 +260,7 @@ def _declared_attempts(queue: "Queue", name: str) -> int | None:
 def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
     """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
-    there = _found(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
+    there = _with_keys(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
     if over_http and on_existing.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
     matched = _matched(queue, rows, there, on_existing)
@@ -293,7 +293,7 @@ def _parts(whole: "Task", count: int) -> "list[Task]":
     return [type(whole)(queue=whole.queue, whole=whole, state_ready=is_due, **copied, **times) for _ in range(count)]
 
 
-def _found(queue: "Queue", keys: list[str | None], *, lock: bool) -> "dict[str | None, Task]":
+def _with_keys(queue: "Queue", keys: list[str | None], *, lock: bool) -> "dict[str | None, Task]":
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
@@ -314,7 +314,7 @@ def _matched(
             for task in there.values()
             if clear(task, failed=on_existing.clear_failed, succeeded=on_existing.clear_succeeded)
         ]
-        there |= _found(queue, [task.key for task in changed], lock=False)
+        there |= _with_keys(queue, [task.key for task in changed], lock=False)
     outcomes = {key: _outcome(task) for key, task in there.items()}
     if on_existing.update:
         _update(queue, [(there[key], row) for key, row in wanted.items() if outcomes[key] == PublishOutcome.MATCHED])

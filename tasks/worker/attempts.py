@@ -83,12 +83,12 @@ _backoff: ContextVar[Delay] = ContextVar("tasks_backoff")
 class Terms(NamedTuple):
     """How the tasks of one action in one queue are attempted: all that does not depend on the single task.
 
-    ``found``: the action, None if this worker has none of that name. ``most``: attempts, for tasks without an own
+    ``action``, None if this worker has none of that name. ``most``: attempts, for tasks without an own
     number. ``timeout``: seconds, for tasks without an own one.
     """
 
     # Any, because whoever makes an attempt knows that there is one.
-    found: Any
+    action: Any
     settings: TaskSettings
     worker: str
     most: int
@@ -97,7 +97,7 @@ class Terms(NamedTuple):
     @property
     def backoff(self) -> Delay:
         """The back-off after an attempt that its action gave up."""
-        return self.found.backoff if self.found else UNKNOWN
+        return self.action.backoff if self.action else UNKNOWN
 
 
 class _Queue:
@@ -126,19 +126,19 @@ class _Queue:
         """Return the terms for a task; raise ``NoHandler`` if this worker has no action for it."""
         if task.elsewhere_only:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
-        terms = self._terms[_key_of(task)] = self._found(task)
+        terms = self._terms[_key_of(task)] = self._terms_for(task)
         return terms
 
     def known_terms(self, task: "Task") -> Terms | None:
         """Return the terms for a task if its action was found before."""
         return None if task.elsewhere_only else self._terms.get(_key_of(task))
 
-    def _found(self, task: "Task") -> Terms:
+    def _terms_for(self, task: "Task") -> Terms:
         action, usual = find(task.action, self.row.name, task.data), self.without_action
         if action.runs_on_loop and task.action.startswith(DJANGO):
             django_on_loop.add(task.action)
         most = usual_attempts(self.row.max_attempts, action, usual.settings)
-        return usual._replace(found=action, most=most, timeout=action.timeout or usual.timeout)
+        return usual._replace(action=action, most=most, timeout=action.timeout or usual.timeout)
 
 
 def _key_of(task: "Task") -> Hashable:
@@ -202,7 +202,7 @@ def _attempt_in_thread(claim: Claim) -> "TaskAttempt | None":
         return None
     if terms is None:
         return None
-    action = terms.found
+    action = terms.action
     if action.runs_on_loop or action.called_by or action.is_heard or task.timeout or terms.timeout:
         return None
     if _threads(terms.settings.THREADS).exhausted or claim.attempt > (task.max_attempts or terms.most):
@@ -302,7 +302,7 @@ async def attempt(task: "Task") -> str:
         return "completed"
     if isinstance(error, Fail) or claim.attempt >= (task.max_attempts or terms.most):
         raise final(error)
-    if (backoff := await _backoff_after(error, terms.found, task)) is None:
+    if (backoff := await _backoff_after(error, terms.action, task)) is None:
         raise final(error)
     # The context changes only on failure, because an attempt with a changed context needs an asyncio task of its own.
     _backoff.set(backoff)
@@ -345,27 +345,27 @@ class TaskAttempt:
     """
 
     __slots__ = (
-        "_ended", "_is_over", "_limit", "_loop", "claim", "context", "found", "is_limited", "is_marked", "seconds",
+        "_ended", "_is_over", "_limit", "_loop", "action", "claim", "context", "is_limited", "is_marked", "seconds",
         "settings", "task",
     )  # fmt: skip
 
     claim: Claim
-    found: RegisteredAction
+    action: RegisteredAction
 
     def __init__(self, task: "Task", terms: Terms) -> None:
         claim = _claim_of(task)
-        self.task, self.claim, self.found, self.settings = task, claim, terms.found, terms.settings
+        self.task, self.claim, self.action, self.settings = task, claim, terms.action, terms.settings
         self.context = Context(task, claim, terms.worker)
         self.seconds = task.timeout or terms.timeout
         self.is_marked = begun.is_marked(claim.attempt, task.max_attempts or terms.most, task.state_crashes)
-        self.is_limited = terms.found.throttled
+        self.is_limited = terms.action.throttled
         self._is_over = False
         # The value and the error of a first call that a thread has made.
         self._ended: tuple[Any, BaseException | None] | None = None
 
     async def run(self) -> None:
         """Call the action, no longer than its timeout, and store its result on the task."""
-        action, context = self.found, self.context
+        action, context = self.action, self.context
         try:
             if (self.is_limited or action.is_heard) and self._ended is None:
                 await self._prepare()
@@ -380,7 +380,7 @@ class TaskAttempt:
         """Make the attempt in this thread; if something fails, :meth:`run` goes on with what the call came to."""
         value = None
         try:
-            value = self._begin_and_call(partial(self.found.call, self.context))
+            value = self._begin_and_call(partial(self.action.call, self.context))
             self._store(value)
         except NotBegun:
             self.context.end()
@@ -398,7 +398,7 @@ class TaskAttempt:
 
     def _store(self, value: Any) -> None:
         if value is not None:
-            self.task.result = JsonText(storable(self.found.result_of(value), self.settings))
+            self.task.result = JsonText(storable(self.action.result_of(value), self.settings))
         elif "result" in vars(self.task):
             # The action has read it, or written it itself, which is no result.
             self.task.result = None
@@ -407,10 +407,10 @@ class TaskAttempt:
         """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
         with self.claim.preparing():
             if self.is_limited:
-                await sync_to_async(_admit)(self.found, self.context)
+                await sync_to_async(_admit)(self.action, self.context)
             if not self.claim.may_begin:
                 raise NotBegun(0.0, "")
-            await self.found.begin(self.context)
+            await self.action.begin(self.context)
 
     async def _called_in_time(self, seconds: float) -> object:
         """Return the value of the action; end it when the timeout is over, heartbeats or not."""
@@ -449,7 +449,7 @@ class TaskAttempt:
                 raise failed  # noqa: B904 - the error of that call
             except Exception as error:
                 own = self.task.max_unexpected_retries
-                if failed is None and not (self.found.local_retries if own is None else own):
+                if failed is None and not (self.action.local_retries if own is None else own):
                     raise
                 failed = error
             tried += 1
@@ -465,10 +465,10 @@ class TaskAttempt:
             return 0
         rows = task_rows(self.task._state.db).filter(pk=self.task.pk)
         own: int | None = rows.values_list("max_unexpected_retries", flat=True).first()
-        return self.found.local_retries if own is None else own
+        return self.action.local_retries if own is None else own
 
     async def _rest(self, error: Exception, left: int) -> None:
-        action, self.claim.finished = self.found, 0.0
+        action, self.claim.finished = self.action, 0.0
         fields = {"action": action.name, "task": self.task.pk, "error": type(error).__name__, "left": left}
         logger.warning("tasks.local_retry", extra=fields)
         await asyncio.sleep(action.local_delay)
@@ -479,7 +479,7 @@ class TaskAttempt:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             return _first_call(*ended)
-        action = self.found
+        action = self.action
         if not action.runs_on_loop:
             if action.called_by:
                 return import_string(action.called_by)(self)
@@ -493,7 +493,7 @@ class TaskAttempt:
         async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             await sync_to_async(self._write_mark)()
             self._begin()
-        return await self.found.acall(self.context)
+        return await self.action.acall(self.context)
 
     def in_thread(self, function: Callable[[], Result]) -> Awaitable[Result]:
         """Call a synchronous function in a thread of the worker, and return what to await for its result.

@@ -97,7 +97,7 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
         message, _, remedy = str(error).rpartition("; ")
         yield using or DEFAULT_DB_ALIAS, Problem("database", message, remedy=remedy, level=ERROR)
         return
-    for alias in dict.fromkeys(scope.alias for scope in known.found):
+    for alias in dict.fromkeys(scope.alias for scope in known.by_scope):
         for one in _of_tables(alias, known):
             yield alias, one
         for one in _all_of(SERVERS, alias, models):
@@ -124,7 +124,7 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
 
 def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
     """Yield the results of the checks of tables, in one schema of each structure."""
-    structures = known.served.alike(alias, (scope for scope in known.found if scope.alias == alias))
+    structures = known.served.alike(alias, (scope for scope in known.by_scope if scope.alias == alias))
     for same in structures[:MAX_STRUCTURES]:
         names = tuple(scope.path for scope in same)
         with entering(names[0]):

@@ -72,7 +72,7 @@ class FileLook:
     def __init__(self, words: Vocabulary, file: str) -> None:
         self.words = words
         self.file = file
-        self._found: dict[tuple[int, str], Write] = {}
+        self._writes: dict[tuple[int, str], Write] = {}
         self._constants = dict(words.constants)
         # The class around the present function; the models that variables of it hold.
         self._class: ast.ClassDef | None = None
@@ -93,7 +93,7 @@ class FileLook:
             if isinstance(name, ast.Name)
         }
         self._block(tree.body, {})
-        return sorted(self._found.values(), key=lambda write: write.line)
+        return sorted(self._writes.values(), key=lambda write: write.line)
 
     # Statements: each returns what is known after it, None if nothing comes after it.
 
@@ -277,7 +277,7 @@ class FileLook:
         # The table may be put into the text when it runs.
         if plain == self.words.table or not plain.isidentifier():
             write = Write(self.file, _line(node), "SQL", sources, targets, creates, plain == self.words.table)
-            self._found[write.line, write.how] = write
+            self._writes[write.line, write.how] = write
 
     def _note(
         self,
@@ -296,7 +296,7 @@ class FileLook:
         # A dictionary has an update() too.
         sure = ours or not (self.words.others or self._is_of_class(receiver) or (rows and not _is_query(receiver)))
         write = Write(self.file, _line(node), how, sources, targets, creates, sure)
-        self._found[write.line, write.how] = write
+        self._writes[write.line, write.how] = write
 
     # Which model
 

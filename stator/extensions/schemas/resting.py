@@ -77,7 +77,7 @@ class Resting(Serving):
         self._scopes = scopes
         self._find = find
         self._run = worker.run_duty
-        self._found = time.monotonic()
+        self._looked_at = time.monotonic()
         # When the resting schemas are looked at next, and whether one of them does not wait for that.
         self._next, self._called = 0.0, False
         self._resting = {scope: _Rest.of(tables) for scope, tables in scopes.items()}
@@ -129,7 +129,7 @@ class Resting(Serving):
         if not self._called and time.monotonic() < self._next:
             return
         self._next, self._called = time.monotonic() + self._worker.settings.POLL_INTERVAL, False
-        if time.monotonic() - self._found >= self._worker.settings.SCHEDULE_INTERVAL:
+        if time.monotonic() - self._looked_at >= self._worker.settings.SCHEDULE_INTERVAL:
             await self._find_again()
         await self.serve_few()
         if len(self._scopes) > FEW_SCOPES:
@@ -142,7 +142,7 @@ class Resting(Serving):
                 await self._look(alias, resting, outages)
 
     async def _find_again(self) -> None:
-        self._found = time.monotonic()
+        self._looked_at = time.monotonic()
         try:
             scopes, left_out = await self._run(self._find)
         except Unusable as error:

@@ -172,7 +172,7 @@ class Divided(Undivided):
     def parts_with(self, *rows: QuerySet[Model]) -> list[Operations]:
         if not self.is_divided:
             return [self.store]
-        return self.found(self.looking(rows)) if rows else []
+        return self.with_rows(self.looking(rows)) if rows else []
 
     def part_with(self, row: object) -> Operations:
         return self.of_value(getattr(row, self.name)) if self.is_divided else self.store
@@ -196,7 +196,7 @@ class Divided(Undivided):
     def _looked_at(self, rows: QuerySet[Model]) -> QuerySet[Any]:
         return rows.order_by().values(self.name)[:MOST_LOOKED_AT]
 
-    def found(self, looking: Statement, question: str = "") -> list[Operations]:
+    def with_rows(self, looking: Statement, question: str = "") -> list[Operations]:
         """Return the slices that a statement finds; all that are known if a node is away, since it meets every node.
 
         ``question``: what to ask the shards instead, if that can be done.
@@ -425,7 +425,7 @@ class NumberedSlices(Slices):
         if many:
             yield from self._sent_back(self._line[:LIKELY])
         looking, question = self._kept(states, crashes, make=lambda: self._looking(states, crashes))
-        wanted = {part.part for part in self._division.found(looking, question)}
+        wanted = {part.part for part in self._division.with_rows(looking, question)}
         yield from self._sent_back([part for part in self._line if part.part in wanted])
 
     def _looking(self, states: list[State], crashes: Crashes) -> tuple[Statement, str]:
@@ -445,10 +445,10 @@ class NumberedSlices(Slices):
 class Round:
     """Where a round through the values is: the ``found`` ones that have their turn next, and the ``last`` one found."""
 
-    __slots__ = ("found", "last")
+    __slots__ = ("free", "last")
 
     def __init__(self) -> None:
-        self.found: list[object] = []
+        self.free: list[object] = []
         self.last: object = None
 
 
@@ -482,13 +482,13 @@ class FreeSlices(Slices):
     def _in_turn(self, states: list[State], crashes: Crashes) -> Iterator[Operations]:
         if crashes is not Crashes.NONE:
             # Such rows are few, and the index of them is by itself.
-            yield from _mixed(self._division.found(self._division.looking([self._rows(states, crashes)])))
+            yield from _mixed(self._division.with_rows(self._division.looking([self._rows(states, crashes)])))
             return
         turn = self._rounds[tuple(state.name for state in states)]
         for start in [None] if turn.last is None else [turn.last, None]:
             turn.last = start
-            while turn.found or self._find(turn, states):
-                yield self._division.of_value(turn.found.pop())
+            while turn.free or self._find(turn, states):
+                yield self._division.of_value(turn.free.pop())
 
     def _find(self, turn: Round, states: list[State]) -> bool:
         """Find the values that have their turn next; return whether there are any."""
@@ -499,7 +499,7 @@ class FreeSlices(Slices):
         values = [value for (value,) in operations.fetch(statement.text, params, sql.IN_ORDER, often=True)]
         if values:
             turn.last = values[-1]
-            turn.found = _mixed(values)
+            turn.free = _mixed(values)
         return bool(values)
 
     def _finding(self, states: list[State], *, is_first: bool) -> Statement:

@@ -98,7 +98,7 @@ class Steps:
                 with self._running(name):
                     value: object = function()
                 return self.record(name, value)
-        return self._found(done[name])
+        return self._restored(done[name])
 
     async def acall(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`call` with a coroutine function."""
@@ -109,9 +109,9 @@ class Steps:
                     value: object = await function()
                 kept: Result = await sync_to_async(self.record)(name, value)
                 return kept
-        return self._found(done[name])
+        return self._restored(done[name])
 
-    def _found(self, text: str) -> Json:
+    def _restored(self, text: str) -> Json:
         self.reused += 1
         return json.loads(text)
 

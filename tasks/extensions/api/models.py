@@ -79,7 +79,7 @@ class Consumer(models.Model):
     objects: ClassVar[ConsumerQuerySet] = cast(ConsumerQuerySet, ConsumerQuerySet.as_manager())
 
     # What a request has read together with the consumer.
-    found: object
+    looked_up: object
 
     class Meta:
         ordering = ["name"]

@@ -65,7 +65,7 @@ class InboxGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Waiting:
     """An object, the events that the user may send, those that the user may withdraw, and who has sent which."""
 
     row: StatorModel
@@ -78,9 +78,9 @@ def waiting_for(site: AdminSite, request: HttpRequest) -> list[InboxGroup]:
     """Return the objects that wait for an event that the user may send now, or has sent while others miss, by model."""
     groups = []
     for model in _models_of(site, request):
-        waiting: list[_Found] = []
-        answered: list[_Found] = []
-        for each in _found(site, request, model):
+        waiting: list[_Waiting] = []
+        answered: list[_Waiting] = []
+        for each in _waiting(site, request, model):
             (waiting if each.events else answered).append(each)
             if len(waiting) > SHOWN:
                 break
@@ -129,7 +129,7 @@ def _count(site: AdminSite, request: HttpRequest, models: list[type[StatorModel]
             for alias in by_database(models):
                 stack.enter_context(bounded(alias))
             for model in models:
-                mine = (each for each in _found(site, request, model) if each.events)
+                mine = (each for each in _waiting(site, request, model) if each.events)
                 waiting = sum(1 for _ in islice(mine, SHOWN + 1))
                 total, more = total + min(waiting, SHOWN), more or waiting > SHOWN
     except DatabaseError as error:
@@ -159,7 +159,7 @@ def _states_of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) 
     ]
 
 
-def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[_Found]:
+def _waiting(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[_Waiting]:
     """Yield the objects of a model that wait for the user or have the user's answer, the longest waiting first."""
     model_admin: Any = site.get_model_admin(model)
     rows = model_admin.get_queryset(request).using(router.db_for_read(model))
@@ -171,7 +171,7 @@ def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> I
         for row, events, answers in zip(part, offered_for(model_admin, request, part, given), given, strict=True):
             names, mine = [event.name for event in events if event.target], answered_by(request.user, row, answers)
             if names or mine:
-                yield _Found(row, names, mine, answers)
+                yield _Waiting(row, names, mine, answers)
 
 
 def _longest_there(rows: QuerySet[StatorModel], states: list[str]) -> list[object]:
@@ -192,7 +192,7 @@ def _longest_there(rows: QuerySet[StatorModel], states: list[str]) -> list[objec
     return sorted(changed_at, key=lambda pk: (changed_at[pk], pk))[:LOOKED_AT]
 
 
-def _described(pages: Pages, waiting: list[_Found]) -> list[InboxObject]:
+def _described(pages: Pages, waiting: list[_Waiting]) -> list[InboxObject]:
     return [
         InboxObject(
             each.row, pages.page_of(type(each.row), each.row.pk), state_name(each.row), age(each.row),
