@@ -51,7 +51,9 @@ def extensions() -> tuple[Extension, ...]:
     ours = [import_module(name).EXTENSION for name in EXTENSIONS]
     of_apps = [getattr(config, "stator_extension", None) for config in apps.get_app_configs()]
     of_project = [import_module(name).EXTENSION for name in extensions_of_project()]
-    return tuple(dict.fromkeys(each for each in (*ours, *of_apps, *of_project) if each))
+    named = [each for each in (*ours, *of_apps, *of_project) if each]
+    every = [one for each in named for one in (each, *(import_module(name).EXTENSION for name in each.further))]
+    return tuple(dict.fromkeys(every))
 
 
 def parts_of(worker: "Worker") -> list["WorkerPart"]:

@@ -78,6 +78,7 @@ class ProcessCounts:
 class Extension:
     """What an extension adds. Most is named by dotted paths, which are imported once there are models.
 
+    ``further``: the modules of further extensions of the same app, which follow this one.
     ``connect``: the paths of functions that are called when Django has loaded all apps.
     ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
     claimed and held; they are imported once there are models.
@@ -111,6 +112,7 @@ class Extension:
     """
 
     name: str
+    further: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     brought: tuple[str, ...] = ()

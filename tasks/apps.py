@@ -7,6 +7,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stator.seams import Extension
 
+# The extensions of the queue that are on, in the order in which they act.
+EXTENSIONS = (
+    "tasks.extensions.api",
+    "tasks.extensions.backend",
+)  # fmt: skip
+
 
 class TasksConfig(AppConfig):
     """The configuration of the app."""
@@ -19,6 +25,7 @@ class TasksConfig(AppConfig):
         conditions=("tasks.queue.process_eligibility.Eligible",),
         followers=("tasks.queue.follower.OfTasks",),
         effects=("tasks.queue.kept_runs.KeptRuns",),
+        further=EXTENSIONS,
     )
 
     def import_models(self) -> None:

@@ -177,9 +177,7 @@ EXTENSIONS = {
     "consume": Extension(
         "tasks/queue/consuming.py", r"(?i)^a?consume$|QueueLoop|^Consumes$|queue\.consuming", needs="client"
     ),
-    "backend": Extension(
-        "tasks/backend/* tasks/queue/priorities.py", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"
-    ),
+    "backend": Extension("tasks/backend/*", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"),
     "schedules": Extension(
         "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/commands/schedules.py "
         "tasks/diagnosis/schedules.py tasks/diagnosis/turns.py",
@@ -197,9 +195,7 @@ EXTENSIONS = {
         r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
     ),
     "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),
-    "tasks_admin": Extension(
-        "tasks/admin/* tasks/extensions/*/admin.py", r"^tasks\.admin.*", tests="tests/tasks/admin/*"
-    ),
+    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", tests="tests/tasks/admin/*"),
     "tasks_commands": Extension(
         "tasks/commands/* tasks/management/* tasks/extensions/*/commands.py",
         r"^tasks\.commands.*",

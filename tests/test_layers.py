@@ -28,7 +28,7 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
-    "extensions.isolation.options queue.actions queue.expressions queue.priorities queue.rules queue.runs "
+    "extensions.backend.priorities extensions.isolation.options queue.actions queue.expressions queue.rules queue.runs "
     "schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker actions.throttles",
     2: "chores dead_letters diagnosis testing extensions.stats.samples",

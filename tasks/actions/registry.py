@@ -389,8 +389,8 @@ def _refuse_celery(function: object, name: str) -> None:
 
 def find(name: str, queue: str, data: Json = None) -> RegisteredAction:
     """Return the action with this name for a task of a queue; raise ``NoHandler`` if this process has none."""
-    if name.startswith(DJANGO):
-        return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
+    if name.startswith(DJANGO) and (finder := finders.get(DJANGO)):
+        return finder(name.removeprefix(DJANGO), queue, data)
     if (action := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker has no action {name!r} for queue {queue!r}")
     return action

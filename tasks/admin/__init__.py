@@ -1,4 +1,4 @@
-"""Admin pages for queues, tasks, batches, claims, schedules and API consumers, and the overview's section on queues."""
+"""Admin pages for queues, tasks, batches, claims and schedules, and the overview's section on queues."""
 
 from django.contrib import admin
 
@@ -9,17 +9,9 @@ from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
-from tasks.extensions.api.admin import ConsumerAdmin
 from tasks.models import Batch, Queue, Run, Schedule, Task
 
-__all__ = [
-    "BatchAdmin",
-    "ConsumerAdmin",  # tasks.extensions.api
-    "QueueAdmin",
-    "RunAdmin",
-    "ScheduleAdmin",
-    "TaskAdmin",
-]  # fmt: skip
+__all__ = ["BatchAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
 
 for _model, _model_admin in (
     (Queue, QueueAdmin), (Task, TaskAdmin), (Batch, BatchAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),

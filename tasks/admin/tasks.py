@@ -24,10 +24,10 @@ from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MAX_SHOWN, as_text, timeline
+from tasks.extensions.backend.priorities import shown_priority
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES
 from tasks.queue.latest_errors import errors_of
-from tasks.queue.priorities import shown_priority
 from tasks.rows.tasks import TERMINAL
 
 FIELDS = (
@@ -163,7 +163,9 @@ class TaskAdmin(OperatedAdmin):
     @admin.display(description="priority", ordering="priority")
     def shown_priority(self, task: Task) -> int:
         """Return the priority, smaller is sooner; for a task of Django's framework Django's own, larger is sooner."""
-        return shown_priority(task.action, task.priority)
+        shown = task.priority
+        shown = shown_priority(task.action, task.priority)  # tasks.extensions.backend
+        return shown  # noqa: RET504 - the line above may go
 
     # Pages of tasks
 

@@ -11,8 +11,8 @@ from stator.texts import JsonObject
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
 from tasks.backend.history import AttemptEnd, events_of, latest_error
 from tasks.conf import DJANGO
+from tasks.extensions.backend.priorities import django_priority
 from tasks.failures import NoHandler
-from tasks.queue.priorities import django_priority
 from tasks.rows.tasks import TaskRow
 
 STATUSES = {

@@ -48,9 +48,9 @@ from tasks.backend.results import NONCE, STATUSES, failed, has_past, new_result,
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, TaskError
+from tasks.extensions.backend.priorities import priority_of
 from tasks.failures import NoHandler
 from tasks.messages import json_text
-from tasks.queue.priorities import priority_of
 from tasks.queue.publishing import bound_tasks
 from tasks.queue.rules import queue_name_problem
 from tasks.rows.databases import home

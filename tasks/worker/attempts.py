@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -23,7 +22,6 @@ from stator.graph.failures import bounded, text_of
 from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
 from stator.statements import JsonText
-from stator.texts import Json
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.registry import (
     Context,
@@ -33,7 +31,6 @@ from tasks.actions.registry import (
     contained,
     django_on_loop,
     find,
-    finders,
     runs_on_loop,
     variant_of,
 )
@@ -160,22 +157,11 @@ _queues: WeakKeyDictionary[Operations, dict[object, _Queue]] = WeakKeyDictionary
 def connect() -> None:
     """Say how tasks are attempted, import the modules of all apps that declare actions, and connect the receivers."""
     ATTEMPTING.attempt, ATTEMPTING.backoff = attempt, _backoff_of_attempt
-    finders[DJANGO] = _find_in_django
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
     on_start.connect(_choose_queues, dispatch_uid="tasks.queues")
     on_start.connect(_note_rules, dispatch_uid="tasks.rules")
     on_heartbeat.connect(_note_rules, dispatch_uid="tasks.rules")
-
-
-def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
-    # Imported by name, because a project may not have Django's Tasks framework.
-    try:
-        backend = import_module("tasks.backend.tasks_backend")
-    except ImportError as error:
-        raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    action: RegisteredAction = backend.action_of(path, queue, data)
-    return action
 
 
 def _watch_threads(sender: Any, **kwargs: object) -> None:

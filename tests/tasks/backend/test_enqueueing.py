@@ -15,8 +15,8 @@ from tasks.backend import framework
 from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus
 from tasks.backend.results import number_of
 from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.extensions.backend.priorities import django_priority
 from tasks.models import Queue, Task
-from tasks.queue.priorities import django_priority
 from tests.tasks.backend.making import Heard, backend, enqueue_many
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples

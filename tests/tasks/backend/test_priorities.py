@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.queue.priorities import priority_of
+from tasks.extensions.backend.priorities import priority_of
 
 pytestmark = pytest.mark.django_db
 
