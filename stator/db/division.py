@@ -70,6 +70,10 @@ class Undivided:
         """Return :meth:`part_with`, for a statement about one row also if claims are not divided."""
         return self.store
 
+    def counts(self, kinds: Sequence[QuerySet[Model]], most: int) -> list[int]:
+        """Return how many rows of each kind there are, counted up to ``most``."""
+        return [rows.order_by().values("pk")[:most].count() for rows in kinds]
+
     def shares(self, picked: QuerySet[Model], limit: int) -> "Iterator[tuple[Operations, int]]":
         """Yield the stores with the first rows that were picked, each with how many they are."""
         yield self.store, limit

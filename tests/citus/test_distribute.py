@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
+from django.test.utils import CaptureQueriesContext
 
 from stator.db import session as sessions
 from stator.db.probe import Work, look
@@ -177,6 +178,16 @@ def test_poll_misses_no_row_when_its_shard_moves_to_another_node(alias: str) -> 
     for _ in range(2):
         assert look(operations)[operations] == Work(ready=True)
     assert [claim.pk for claim in operations.claim([SheetGraph.new], 10)] == [sheet.pk]
+
+
+def test_rows_are_counted_up_to_a_limit_on_the_nodes_that_have_them(alias: str) -> None:
+    rows = Sheet.objects.using(alias)
+    rows.bulk_create([Sheet() for _ in range(5)])
+    division = operations_of(Sheet, alias=alias).division
+    with CaptureQueriesContext(connections[alias]) as asked:
+        assert division.counts([rows.all(), rows.filter(state="done")], 3) == [3, 0]
+    # Django would have asked for the rows.
+    assert not [each for each in asked if "LIMIT" in each["sql"]]
 
 
 @pytest.mark.parametrize("model", [Sheet, Remark, Seat])

@@ -55,7 +55,7 @@ def _depth(operations: Operations, limit: int) -> dict[str, float]:
     failing = operations.rows.filter(
         state_failures__gt=0, state_claim=None, state_crashes__lt=operations.settings.MAX_CRASHES
     )
-    counts = [rows.order_by().values("pk")[:limit].count() for rows in (ready, due, failing)]
+    counts = operations.division.counts([ready, due, failing], limit)
     return {"queued": counts[0] + counts[1], "failing": counts[2], "oldest": seconds_of(oldest)}
 
 
