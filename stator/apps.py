@@ -14,10 +14,10 @@ class StatorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, the admin, and what listens; start the worker beside the development server."""
+        """Register the system checks, the admin, and what listens."""
         for module in (
             "batteries", "management.permissions", "db.generated",
-            "management.autodetector", "migration_operations", "management.beside_runserver",
+            "management.autodetector", "migration_operations",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()

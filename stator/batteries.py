@@ -38,6 +38,8 @@ EXTENSIONS = (
     "stator.extensions.progress",
     "stator.extensions.related",
     "stator.extensions.tracing",
+    "stator.extensions.watchdog",
+    "stator.extensions.processes",
     "stator.extensions.isolation",
     "stator.extensions.metrics",
     "stator.extensions.adopt",

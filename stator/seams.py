@@ -105,7 +105,8 @@ class Extension:
     ``gauges``: the paths of :class:`~stator.explain.survey.Gauge` values, metrics of the site.
     ``urls``: the paths of lists of URL patterns, which ``stator.urls`` includes.
     ``arguments``: the paths of modules with arguments of ``runstator``: ``add_arguments(parser)``, and
-    ``take(options)``, which is called before anything is made that works.
+    ``take(options)``, which is called before anything is made that works. One that also has
+    ``instead(command, runner, options)`` may work in place of the command, and returns its exit code, else None.
     ``commands``: the paths of modules with a subcommand of ``manage.py stator`` each, named like the module; what one
     has is in ``stator/commands/__init__.py``.
     ``looks``: the paths of functions that look at the tables of a database, for people who ask what is wrong.

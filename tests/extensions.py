@@ -114,12 +114,11 @@ EXTENSIONS = {
         tests="tests/testapp/isolated.py",
     ),
     "processes": Extension(
-        "stator/worker/supervisor.py stator/worker/reloader.py stator/management/beside_runserver.py",
+        "",
         r"(?i)supervis|reload|beside_runserver|RUNSERVER_WORKER",
+        tests="tests/stator/extensions/processes/*",
     ),
-    "watchdog": Extension(
-        "stator/worker/watchdog.py stator/worker/last_words.py", r"(?i)watchdog|^Health$|^health$|liveness"
-    ),
+    "watchdog": Extension("", r"(?i)watchdog|liveness", tests="tests/stator/extensions/watchdog/*"),
     "metrics": Extension(
         "stator/metrics.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",

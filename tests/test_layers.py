@@ -48,7 +48,7 @@ FOR_TYPES = {"tasks.models"}
 LOADERS = ("import_module", "import_string", "importlib.import_module")
 
 # Floor 0 is without Django; these need none either.
-WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"worker.supervisor"}
+WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"worker.children"}
 
 LOADED_BY_NAME = {
     # The capabilities of the database name it.
@@ -332,8 +332,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # Methods for async code, how settings are declared and checked, how commands end, safe text, what a database can
     # do, kept statements, the scope of a context.
     public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "scopes", "statements", "seams"}
-    # The threads for code that may never return, and how processes end with the one that started them.
-    further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
+    # The threads for code that may never return.
+    further = {"stator.worker.thread_pool"}
     # What outcomes write beside rows.
     further |= {"stator.db.effects", "stator.db.saved_fields"}
     # What an app that keeps attempts itself tells of them.

@@ -24,21 +24,6 @@ class WorkerProcess:
         return f"process {self.pid} on {self.host}{f', {self.ending}' if self.ending else ''}"
 
 
-def note_replaced(pid: int, exit_code: int) -> None:
-    """Note which process this one replaces, and its exit code, negative for a signal; workers publish it."""
-    _replaced.update(pid=pid, exit_code=exit_code)
-
-
-def replaced() -> dict[str, object]:
-    """Return what this process publishes about the process that it replaces; empty if there is none."""
-    return {"replaced": dict(_replaced)} if _replaced else {}
-
-
-def replaced_pid() -> int:
-    """Return the number of the process that this one replaces; 0 if there is none."""
-    return _replaced.get("pid", 0)
-
-
 def exit_reason(exit_code: int) -> str:
     """Return how a process ended as a phrase; shells and containers show a signal as 128 and its number."""
     if exit_code >= 0:
@@ -65,6 +50,3 @@ def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
     rows = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MAX_WORKERS])
     ends = exits_in((host, it) for _, _, host, it, _ in rows)
     return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in rows if own}
-
-
-_replaced: dict[str, int] = {}

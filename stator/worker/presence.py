@@ -19,7 +19,6 @@ from stator.db.locks import Locks
 from stator.db.retry import is_of_remote
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.process_exits import replaced, replaced_pid
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT, Worker, name_of
 from stator.scopes import Scope
@@ -59,7 +58,8 @@ class Presence:
 
     ``figures`` returns how much it runs, has handled and has lost. ``published``
     returns what apps publish about it; that is written only when it changes. ``resting``: the schemas
-    where the process has no work; their rows are refreshed less often, many in one statement.
+    where the process has no work; their rows are refreshed less often, many in one statement. ``replaces``: the
+    number of the process that it replaces.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class Presence:
         figures: Callable[[], dict[str, int]],
         published: Callable[[], dict[str, object]] = dict,
         resting: RestingSchemas | None = None,
+        replaces: int = 0,
     ) -> None:
         self._id = worker_id
+        self._replaces = replaces
         # The worker's own list, which changes if it works in many schemas.
         self._operations = operations
         self._resting = resting
@@ -143,7 +145,7 @@ class Presence:
     def _gone(self, alias: str) -> list[str]:
         """Return processes of this host that are gone without a word: one that was killed cannot say so."""
         others = Worker.objects.using(alias).filter(host=socket.gethostname()[:HOST_LENGTH], stopped=None)
-        maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
+        maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=self._replaces))
         pids = maybe.exclude(pk=self._id).values_list("pk", "pid")[:MAX_ENDED]
         return [pk for pk, pid in pids if not _exists(pid)]
 
@@ -169,7 +171,9 @@ def published_by(worker: object) -> dict[str, object]:
     columns = {operations.label: operations.state_field for operations in getattr(worker, "kinds", ())}
     graphs = {label: column.declared for label, column in columns.items()}
     left = {label: column.left for label, column in columns.items()}
-    published = (graphs_published(graphs, left) if graphs else {}) | replaced()
+    published = graphs_published(graphs, left) if graphs else {}
+    if replaces := getattr(worker, "replaces", None):
+        published["replaced"] = dict(zip(("pid", "exit_code"), replaces, strict=True))
     listeners = getattr(worker, "listeners", ())
     if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:
         published["deaf"] = deaf

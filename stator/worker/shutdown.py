@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from stator.worker.supervisor import handlers_for_children, restore_handlers
-from stator.worker.watchdog import STDERR
+from stator.worker.children import handlers_for_children, restore_handlers
+
+# The descriptor, because the program may have replaced sys.stderr, and the dump must get out.
+STDERR = 2
 
 # Returns how often the supervisor of a worker was asked to stop, or None if there is no supervisor any more.
 Requests = Callable[[], int | None]

@@ -30,8 +30,8 @@ from stator.worker.alone import Alone
 from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.dispatcher import Dispatcher, Lanes, lanes_of
+from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
-from stator.worker.last_words import report_hanging
 from stator.worker.outage import Outages, reach
 from stator.worker.parts import Monitor, WorkerPart, WorkerParts
 from stator.worker.presence import Presence, published_by
@@ -40,11 +40,9 @@ from stator.worker.scheduler import Scheduler, send_in
 from stator.worker.serving import Served, Serving
 from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.startup import Scopes
-from stator.worker.supervisor import is_gone
 from stator.worker.tables import Tables
 from stator.worker.thread_pool import database_thread_for_handlers
 from stator.worker.threads import DatabaseThreads, RunInThread, tidy_connections_of_loop
-from stator.worker.watchdog import Health, Watchdog
 
 if TYPE_CHECKING:
     from stator.worker.listener import Listener
@@ -86,6 +84,7 @@ class WorkerOptions:
     ``announce``: log its start, the models it serves, and its end.
     ``requests``: see ``StopRequests``. ``parent``: it stops when this process, which started it, is gone.
     ``command``: the options of the command that runs it, of whose processes this is the one with that ``number``.
+    ``replaces``: the process that it replaces, and that process's exit code, negative for a signal.
     ``has_process``: it has its process for itself; false for a program that runs a worker within itself.
     ``queues``: the queues whose tasks it claims, except ``excluded_queues``; ``metadata``: values that these tasks have
     in their metadata; empty: all.
@@ -101,6 +100,7 @@ class WorkerOptions:
     parent: int | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
     number: int = 0
+    replaces: tuple[int, int] | None = None
     has_process: bool = False
     queues: tuple[str, ...] = ()
     excluded_queues: tuple[str, ...] = ()
@@ -245,7 +245,10 @@ class Worker(WorkerOptions):
         self.tables = Tables(self.operations, threads.duties.run, has_paths=self.has_paths)
         self.reach = partial(reach, suspended=self.suspended, has_no_time=self._has_no_time, tables=self.tables)
         leases = [lease for each in self.kinds for lease in each.shortest_leases()]
-        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.serving)
+        presence = Presence(
+            self.id, self.operations, self._figures, partial(published_by, self), self.serving,
+            self.replaces[0] if self.replaces else 0,
+        )  # fmt: skip
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
             self.claims, soon(self._cancel_ended), interval_for(leases), presence,
@@ -253,9 +256,6 @@ class Worker(WorkerOptions):
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
         threads.needed.append(self.heartbeat.connections)
-        self.watchdog = Watchdog(
-            self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
-        )  # fmt: skip
         self.listeners = self._listeners()
         self.parts = WorkerParts([*self._threads_beside(), *self._looked_after(), *further])
 
@@ -270,10 +270,6 @@ class Worker(WorkerOptions):
         """Yield the parts that watch the attempts, and show them to others."""
         yield WorkerPart(stop=self.attempts.stop, beat=self.attempts.sweep)
         yield WorkerPart(beat=self.alone.sweep)
-        # Probes ask whether the loop turns, even if nothing watches it.
-        yield WorkerPart(beat=self.watchdog.tick)
-        if self.watch:
-            yield WorkerPart(start=self.watchdog.start, stop=self.watchdog.stop)
         if self.progress:
             yield WorkerPart(beat=partial(self.progress, self))
 
@@ -306,7 +302,7 @@ class Worker(WorkerOptions):
         """Poll for rows that are due, ready or lost, and do the duties; what is found wakes the claims."""
         await self.serving.begin()
         self._begun.set()
-        while not self._is_stopping:
+        while not self.is_stopping:
             await self.reach(self._tick)
             await self.scheduler.rest()
 
@@ -320,14 +316,14 @@ class Worker(WorkerOptions):
             self.ready_after = time.monotonic() - self.started
             if self.announce:
                 log_ready(self.ready_after)
-        if self.until_idle and self._is_idle() and not self._is_stopping:
+        if self.until_idle and self._is_idle() and not self.is_stopping:
             self.stop("idle")
 
     async def _claim_loop(self) -> None:
         """Claim rows while there is room, and begin their attempts; each hands its outcome to the recorder."""
         # Handlers are called only after the project has loaded its data at the start.
         await self._begun.wait()
-        while not self._is_stopping:
+        while not self.is_stopping:
             came = await self.reach(self.dispatcher.claim)
             if came and self.dispatcher.hungry:
                 continue
@@ -350,15 +346,9 @@ class Worker(WorkerOptions):
         """Look after the parts, and end the worker when its time has come."""
         while True:
             self.parts.beat()
-            if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
+            if self.run_for and time.monotonic() - self.started > self.run_for and not self.is_stopping:
                 self.stop("time over")
-            if self._is_orphan and not self._is_stopping:
-                self.stop("orphaned")
             await asyncio.sleep(0.1 if self.attempts.running else 0.5)
-
-    @property
-    def _is_orphan(self) -> bool:
-        return is_gone(self.parent) or (self.requests is not None and self.requests() is None)
 
     async def _mend_loop(self) -> None:
         """Close what the loop's threads do not need."""
@@ -377,7 +367,7 @@ class Worker(WorkerOptions):
         await self.run_duty(send_in, [path], signals.on_start, self)
 
     def _has_no_time(self) -> bool:
-        return self._is_stopping and self._forced
+        return self.is_stopping and self._forced
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
         """Wait until the worker is told to stop, or return the error of a loop, which is a bug and ends the worker.
@@ -387,7 +377,7 @@ class Worker(WorkerOptions):
         stopping = asyncio.create_task(self._stopping.wait())  # type: ignore[union-attr]
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
         error = next((task.exception() for task in done - {stopping} if task.exception()), None)
-        if error is not None and not self._is_stopping:
+        if error is not None and not self.is_stopping:
             self.stop("failed")
         return error
 
@@ -408,7 +398,7 @@ class Worker(WorkerOptions):
         records = loops[1]
         # Wait even when forced: a row that is not released stays locked until its lease ends.
         await self._until(lambda: not self.recorder.held or records.done(), max(deadline, least), even_forced=least)
-        # Wait for this while the loops run, because they keep the watchdog quiet.
+        # Wait for this while the loops run, because they show that the worker lives.
         await closing
         for loop in loops:
             loop.cancel()
@@ -467,7 +457,7 @@ class Worker(WorkerOptions):
     def is_ready(self) -> bool:
         """Whether it takes on work: nothing holds it up, and its latest steps reached the database."""
         connected = all(self._threads.may_claim(operations.alias) for operations in self.kinds)
-        return connected and not (self._is_stopping or self.suspended.held or self.health.trouble(0))
+        return connected and not (self.is_stopping or self.suspended.held or self.health.trouble(0))
 
     @property
     def has_paths(self) -> bool:
@@ -475,7 +465,8 @@ class Worker(WorkerOptions):
         return self.find is not None
 
     @property
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether it was asked to stop."""
         return self._stopping is not None and self._stopping.is_set()
 
     def summary(self) -> Summary:

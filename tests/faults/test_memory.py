@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stator.worker.supervisor import MAX_EXPENDABLE, MORE_EXPENDABLE
+from stator.worker.children import MAX_EXPENDABLE, MORE_EXPENDABLE
 from tests.faults.fleet import logged
 from tests.processes import wait_until
 from tests.testapp.faults import Bomb

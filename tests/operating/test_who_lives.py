@@ -12,7 +12,6 @@ import pytest
 from stator.db.interface import new_token, new_worker_id
 from stator.explain.crew import Crew, served_for
 from stator.models import Worker
-from stator.rows.process_exits import _replaced
 from stator.worker.presence import Presence
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, operations_of, put, raw
@@ -116,7 +115,7 @@ def test_fault_of_workers_is_no_longer_than_they_serve():
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("replaced", [False, True])
-def test_process_of_this_host_that_is_gone_has_ended(replaced, monkeypatch):
+def test_process_of_this_host_that_is_gone_has_ended(replaced):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     host, heard = socket.gethostname()[:255], ago(1) if replaced else ago(60)
@@ -124,9 +123,7 @@ def test_process_of_this_host_that_is_gone_has_ended(replaced, monkeypatch):
     for pk, pid in (("a" * 12, gone.pid), ("b" * 12, os.getppid())):
         Worker.objects.create(id=pk, pid=pid, **given)
     raw(Worker).update(heartbeat=heard)
-    if replaced:
-        monkeypatch.setitem(_replaced, "pid", gone.pid)
-    presence = Presence(new_worker_id(), [operations_of(Errand)], dict)
+    presence = Presence(new_worker_id(), [operations_of(Errand)], dict, replaces=gone.pid if replaced else 0)
     presence.show()
     ended = dict(Worker.objects.values_list("pk", "stopped"))
     assert ended["a" * 12] is not None

@@ -25,6 +25,8 @@ from stator.exceptions import NotBegun
 from stator.extensions.isolation.messages import SAY_EVERY, IsolatedAnswer, Request
 from stator.extensions.isolation.surroundings import Surroundings
 from stator.extensions.reports.attempt_log import keep_logs
+from stator.extensions.watchdog.last_words import report_hanging
+from stator.extensions.watchdog.watchdog import Watchdog
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
@@ -33,14 +35,13 @@ from stator.rows.workers import give_name
 from stator.scopes import Scope
 from stator.worker.around import calls_of, end_extensions
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
-from stator.worker.last_words import report_hanging
+from stator.worker.health import Health
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in
 from stator.worker.tables import Tables
 from stator.worker.thread_pool import database_thread_for_handlers
 from stator.worker.threads import DatabaseThread
-from stator.worker.watchdog import Health, Watchdog
 
 Adopted = TypeVar("Adopted", bound=Claim)
 Say = Callable[[IsolatedAnswer], None]

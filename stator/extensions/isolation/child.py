@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import BinaryIO, TextIO
 
@@ -13,7 +14,10 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.extensions.isolation.surroundings import take_over, take_over_settings
 from stator.graph.failures import describe
-from stator.worker.supervisor import be_expendable, end_with, handlers_for_children
+from stator.worker.children import be_expendable, handlers_for_children
+
+# Seconds between two checks of a process that is about to end.
+GLANCE = 0.02
 
 
 def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, object]], None]) -> None:
@@ -28,7 +32,7 @@ def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, object]], None]) -
     for number in (life, incoming, outgoing):
         # The programs that the project's code starts must neither read requests nor keep the worker waiting.
         os.set_inheritable(number, False)
-    end_with(life, float(sys.argv[2]), {0, 1, 2, incoming, outgoing})
+    _end_with(life, float(sys.argv[2]), {0, 1, 2, incoming, outgoing})
     os.dup2(2, 1)
     be_expendable()
     for number in handlers_for_children((signal.SIGINT, signal.SIGTERM)):
@@ -50,3 +54,27 @@ def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, object]], None]) -
     with import_module("stator.db.files").watched_files():
         serve(requests, answers, options)
     connections.close_all()
+
+
+def _end_with(pipe: int, grace: float, streams: Collection[int]) -> None:
+    """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
+
+    Before that, this process has ``grace`` seconds to end by itself. A thread could not kill it, because code in this
+    process may hold the interpreter. ``streams``: the descriptors whose end others wait for.
+    """
+    leader = os.getpid()
+    if os.fork():
+        return
+    # systemd sends SIGTERM to all processes of a unit; this one stays for as long as its leader does.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        for stream in streams:
+            os.close(stream)
+        while os.read(pipe, 1):
+            pass
+        deadline = time.monotonic() + grace
+        while os.getppid() == leader and time.monotonic() < deadline:
+            time.sleep(GLANCE)
+    finally:
+        os.killpg(0, signal.SIGKILL)

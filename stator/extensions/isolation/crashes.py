@@ -11,11 +11,11 @@ from stator.db.interface import Claim
 from stator.extensions.isolation.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
 from stator.extensions.isolation.process import IsolatedProcess
 from stator.extensions.isolation.surroundings import Surroundings
+from stator.extensions.watchdog.last_words import report_held
 from stator.graph.outcomes import Outcome, Released
 from stator.rows.workers import name_of
 from stator.worker.alone import Alone
 from stator.worker.executor import STOPPED, timed_out
-from stator.worker.last_words import report_held
 from stator.worker.parts import WorkerPart
 from stator.worker.recorder import Recorder
 from stator.worker.thread_pool import ThreadPool

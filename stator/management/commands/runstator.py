@@ -1,17 +1,16 @@
-"""The command ``runstator``: checks its options and runs a worker, or a supervisor with several."""
+"""The command ``runstator``: checks its options and runs a worker, or what an extension runs in its place."""
 
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
+from dataclasses import fields
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
-from django.utils.autoreload import get_child_arguments
 
 from stator.batteries import extensions
 from stator.commands.answer import BadInput, Options
@@ -19,27 +18,14 @@ from stator.commands.arguments import check_database_name, named_model, where_of
 from stator.logs import ProgressLine, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.meta import managed
-from stator.rows.process_exits import note_replaced
-from stator.rows.workers import default_name
 from stator.runner import StatorRunner
 from stator.terminal import BAD, UNUSABLE, TerminalCommand
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.around import end_extensions
 from stator.worker.connections import own_connections
-from stator.worker.reloader import Reloader
 from stator.worker.startup import Unusable, check_database, collect_rarely
-from stator.worker.supervisor import Supervisor
 
 FORCED = 130
-
-# Why a worker ends that needs no replacement: --until-idle, --run-for.
-DONE = ("idle", "time over")
-
-# The options that a runner has by the same names.
-PASSED_ON = (
-    "concurrency", "concurrency_per_model", "liveness_file", "schedule_interval", "run_for", "until_idle", "database",
-    "shutdown_timeout", "name",
-)  # fmt: skip
 
 # The model that has queues.
 QUEUED = "tasks.Task"
@@ -76,7 +62,7 @@ class Command(TerminalCommand):
     help = "Runs a worker: claims ready objects, attempts them and records the outcomes."
 
     # Why the worker of this process has ended, and how many attempts it left that do not end.
-    _ended, _unfinished = "", 0
+    ended, _unfinished = "", 0
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
         """Return the parser, with examples at the end of its help."""
@@ -100,8 +86,6 @@ class Command(TerminalCommand):
         add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=metadata_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="The same of one model; 0: no limit.")
-        processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
-        add("--processes", type=int, metavar="N", help=processes_help)
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
         schema_help = "Work in this schema of PostgreSQL; repeatable (default: the setting SCHEMAS)."
         add("--schema", action="append", default=[], metavar="NAME", help=schema_help)
@@ -109,15 +93,10 @@ class Command(TerminalCommand):
         run_help = "Stop after this long (default: never)."
         add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help=run_help)
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
-        liveness_help = "A file that is rewritten every few seconds while the worker lives."
-        add("--liveness-file", metavar="PATH", help=liveness_help)
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
-        reload_help = "For development: replace the worker when a Python file changes."
-        add("--reload", action="store_true", help=reload_help)
         for module in _arguments():
             module.add_arguments(parser)
-        add("--parent", type=int, metavar="PID", help="Stop when this process, which started the worker, is gone.")
 
     def handle(self, *args: object, **options: Any) -> None:
         """Check the options, then work; exit with one of the codes above."""
@@ -125,12 +104,10 @@ class Command(TerminalCommand):
             runner = self._runner(options)
         except BadInput as error:
             raise CommandError(str(error), returncode=BAD) from error
-        if options["reload"]:
-            self._reload()
         if self.is_on_its_own:
             _leave_pools()
         with events_to(self._errors, options["json_logs"]):
-            code = self._run(runner, options["processes"])
+            code = self._run(runner, options)
         if self.is_on_its_own and (code or self._unfinished):
             # The interpreter would wait for the thread of a handler that does not end.
             _exit(code)
@@ -138,16 +115,8 @@ class Command(TerminalCommand):
             # A program that calls the command may catch this and continue.
             sys.exit(code)
 
-    def _reload(self) -> None:
-        if not self.is_on_its_own:
-            raise CommandError("--reload is for a command line; call runstator without it", returncode=BAD)
-        connections.close_all()
-        # As this process was called: ``manage.py`` or ``python -m django``.
-        called = [each for each in get_child_arguments() if each != "--reload"]
-        command = [*called, "--parent", str(os.getpid())]
-        sys.exit(Reloader(command, self._say).run())
-
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Write a line to the errors."""
         self.stderr.write(escape(f"runstator: {text}"))
 
     @property
@@ -155,27 +124,13 @@ class Command(TerminalCommand):
         """The stream for errors, without Django's wrapper, which adds a line break to each write."""
         return self.stderr._out
 
-    def _run(self, runner: StatorRunner, processes: int | None) -> int:
-        if processes is None:
-            return self._work(runner)
-        # Forked processes must not share connections.
-        connections.close_all()
-        timeout = runner.settings().SHUTDOWN_TIMEOUT
-        # A process that replaces another gets its name.
-        base = runner.name or default_name()
-
-        def work(number: int) -> int:
-            runner.name = base if processes == 1 else f"{base}-{number + 1}"
-            if before := supervisor.replaced_by(number):
-                note_replaced(*before)
-            code = self._work(runner, number)
-            if self._ended in DONE:
-                supervisor.note_done(number)
-            return code
-
-        supervisor = Supervisor(processes, work, timeout + 5, runner.parent)
-        runner.requests, runner.parent = supervisor.requests, None
-        return supervisor.run()
+    def _run(self, runner: StatorRunner, options: Options) -> int:
+        for module in _arguments():
+            # Most extensions work within this process.
+            instead = getattr(module, "instead", None)
+            if instead and (code := instead(self, runner, options)) is not None:
+                return int(code)
+        return self.work(runner)
 
     def _runner(self, options: Options) -> StatorRunner:
         for module in _arguments():
@@ -184,44 +139,38 @@ class Command(TerminalCommand):
         models = _chosen(options["model_labels"], options["exclude"])
         _check_queues(options, models)
         metadata = _metadata(options["metadata"], models)
-        _check_name(options["name"], options["processes"] or 1)
-        _check_liveness_file(options["liveness_file"])
+        _check_name(options["name"])
         check_database_name(options["database"])
-        runner = StatorRunner(
-            models,
-            **{name: options[name] for name in PASSED_ON},
-            watch=True,
-            announce=True,
-            queues=tuple(dict.fromkeys(options["queue"])),
-            excluded_queues=tuple(dict.fromkeys(options["exclude_queue"])),
-            metadata=metadata,
-            command=options,
-            has_process=self.is_on_its_own,
-            schemas=options["schema"] or None,
-            parent=options["parent"],
-        )
+        # The options that a runner has by the same names.
+        given = {each.name: options[each.name] for each in fields(StatorRunner) if each.name in options}
+        given |= {
+            "models": models, "watch": True, "announce": True, "queues": tuple(dict.fromkeys(options["queue"])),
+            "excluded_queues": tuple(dict.fromkeys(options["exclude_queue"])), "metadata": metadata,
+            "command": options, "has_process": self.is_on_its_own, "schemas": options["schema"] or None,
+        }  # fmt: skip
+        runner = StatorRunner(**given)
         try:
             runner.settings()
         except ImproperlyConfigured as error:
             raise BadInput(_blamed(str(error), options)) from error
         return runner
 
-    def _work(self, runner: StatorRunner, number: int = 0) -> int:
+    def work(self, runner: StatorRunner) -> int:
+        """Work in this process; return the exit code."""
         try:
             # The result is kept, because a later check may find other schemas, or no database.
             runner.scopes = runner.scopes_to_serve()
             check_database(list(runner.models or ()), runner.database, runner.scopes)
-            return self._serve(runner, number)
+            return self._serve(runner)
         except Unusable as error:
             for line in str(error).splitlines():
-                self._say(line)
+                self.say(line)
             return UNUSABLE
         except BadInput as error:
-            self._say(str(error))
+            self.say(str(error))
             return BAD
 
-    def _serve(self, runner: StatorRunner, number: int) -> int:
-        runner.number = number
+    def _serve(self, runner: StatorRunner) -> int:
         runner.progress = ProgressLine(self._errors)
         collect_rarely()
         _close_connections()
@@ -230,7 +179,7 @@ class Command(TerminalCommand):
         finally:
             runner.progress.close()
         log_end(summary)
-        self._ended, self._unfinished = summary.ended, summary.unfinished
+        self.ended, self._unfinished = summary.ended, summary.unfinished
         if summary.forced:
             return FORCED
         # Processes under a supervisor end without running exit handlers.
@@ -272,9 +221,6 @@ def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
 
 def _check_numbers(options: Options) -> None:
     """Refuse numbers that are no settings, which are checked as such."""
-    processes = 1 if options["processes"] is None else options["processes"]
-    if not 1 <= processes <= 256:
-        raise BadInput(f"--processes {processes} must be from 1 to 256")
     if not 0 <= options["run_for"] < float("inf"):
         raise BadInput(f"--run-for {options['run_for']} must be a number of seconds, at least 0")
 
@@ -301,22 +247,9 @@ def _metadata(pairs: list[str], models: list[type[StatorModel]]) -> dict[str, ob
     return where
 
 
-def _check_name(name: str, processes: int) -> None:
-    suffix = f"-{processes}" if processes > 1 else ""
-    if name and not WORKER_NAME.fullmatch(name + suffix):
-        raise BadInput(
-            f"--name {name[:40]!r} must be {WORKER_NAME_RULE}{' with the suffix ' + suffix if suffix else ''}"
-        )
-
-
-def _check_liveness_file(path: str | None) -> None:
-    if path is None:
-        return
-    folder = Path(path).parent
-    if not path or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadInput(
-            f"--liveness-file {path!r} cannot be written; name a file in a folder that this process can write to"
-        )
+def _check_name(name: str) -> None:
+    if name and not WORKER_NAME.fullmatch(name):
+        raise BadInput(f"--name {name[:40]!r} must be {WORKER_NAME_RULE}")
 
 
 def _blamed(message: str, options: Options) -> str:

@@ -14,7 +14,7 @@ from stator.extensions.metrics.endpoint import Endpoint
 from stator.extensions.metrics.measures import BUCKETS, Durations
 from stator.runner import StatorRunner
 from stator.testing import advance, attempt
-from stator.worker.watchdog import Health
+from stator.worker.health import Health
 from tests.processes import wait_until
 from tests.servers.user import free_port
 from tests.sizes import PATIENCE

@@ -38,10 +38,8 @@ BAD_ARGUMENTS = [
     ([], {"concurrency": 0}, "--concurrency 0 must be at least 1"),
     ([], {"concurrency": NAN}, "--concurrency nan must be a whole number"),
     ([], {"concurrency_per_model": -1}, "--concurrency-per-model -1 must be at least 0"),
-    ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
     ([], {"name": "a\tb"}, "must be a text of 1 to 100 printable characters"),
     ([], {"name": "w" * 101}, "must be a text of 1 to 100 printable characters"),
-    ([], {"name": "w" * 98, "processes": 10}, "with the suffix -10"),
     ([], {"run_for": -1.0}, "--run-for -1.0 must be a number of seconds, at least 0"),
     ([], {"run_for": NAN}, "--run-for nan must be a number of seconds"),
     ([], {"schedule_interval": NAN}, "--schedule-interval nan must be a number"),
@@ -49,8 +47,6 @@ BAD_ARGUMENTS = [
     ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be at least 0"),
     ([], {"shutdown_timeout": 1e9}, "--shutdown-timeout 1000000000.0 must not be longer than LEASE"),
     ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; choose from default, other"),
-    ([], {"liveness_file": ""}, "--liveness-file '' cannot be written"),
-    ([], {"liveness_file": "/"}, "--liveness-file '/' cannot be written"),
 ]
 
 # As a shell gives them.
@@ -96,14 +92,6 @@ def test_process_with_a_bad_command_line_looks_for_no_database():
     assert "'x;drop table' is not a model" in line
 
 
-@pytest.fixture
-def empty(tmp_path):
-    """The path of a SQLite database without tables."""
-    path = tmp_path / "empty.sqlite3"
-    path.touch()
-    return str(path)
-
-
 def test_missing_database_file_is_reported_and_not_made(tmp_path):
     path = tmp_path / "none.sqlite3"
     done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(path))
@@ -113,27 +101,17 @@ def test_missing_database_file_is_reported_and_not_made(tmp_path):
     assert not path.exists()
 
 
-def test_unusable_database_ends_every_process_of_several(empty):
-    done = run("testapp.Line", "--processes", "2", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=empty)
-    assert done.returncode == 75
-    assert set(done.stderr.strip().splitlines()) == {
-        "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"
-    }
-
-
 @pytest.mark.usefixtures("transactional_db")
 class TestWorking:
-    def test_every_option_is_taken(self, tmp_path):
+    def test_every_option_is_taken(self):
         put(Line)
-        alive = tmp_path / "alive"
         call_command(
             "runstator", "testapp.Line", "testapp.SyncLine", "-x", "testapp.SyncLine", "-c", "3",
             "--concurrency-per-model", "2", "-s", "10", "-r", "60",
-            "--until-idle", "--liveness-file", str(alive), "--shutdown-timeout", "5", "--json-logs",
+            "--until-idle", "--shutdown-timeout", "5", "--json-logs",
             "--database", "default",
         )  # fmt: skip
         assert raw(Line).get().state == "last"
-        assert alive.read_text().strip().isdigit()
 
     def test_real_process_says_what_it_serves_and_how_when_it_is_ready_and_why_it_ends(self):
         put(Line)

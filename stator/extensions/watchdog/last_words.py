@@ -5,7 +5,6 @@ import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from threading import Thread
 from types import FrameType
 
@@ -16,12 +15,13 @@ from stator.graph.failures import HUNG_AT, MESSAGE_LENGTH, TRACEBACK_LENGTH, bou
 from stator.rows.followers import followers_of
 from stator.rows.workers import worker_of
 from stator.texts import one_line
+from stator.worker import executor
 from stator.worker.connections import own_connections
 
 logger = logging.getLogger("stator.worker")
 
 # The module whose functions call handlers; their ``claims`` are of the attempt.
-EXECUTOR = str(Path(__file__).with_name("executor.py"))
+EXECUTOR = executor.__file__
 
 # A call in what ``faulthandler`` writes; the innermost comes first, and an empty line between threads.
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)

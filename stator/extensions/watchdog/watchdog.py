@@ -8,23 +8,22 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
+
+from stator.extensions.watchdog.last_words import report_hanging
+from stator.worker import executor
+from stator.worker.parts import WorkerPart
+from stator.worker.shutdown import STDERR
+from stator.worker.worker import Worker
 
 logger = logging.getLogger("stator.worker")
 
 FROZEN = 70
 
 # Frames of these modules lie between the loop and a handler.
-OURS = str(Path(__file__).parent)
-
-# The descriptor, because the program may have replaced sys.stderr, and the dump must get out.
-STDERR = 2
-
-
-# Seconds that a trouble must last before the process is ended: short ones pass.
-PATIENCE = 5.0
+OURS = str(Path(executor.__file__).parent)
 
 # Seconds after which a call that blocks the event loop is logged, and between looks for one. The loop turns every 0.1 s
 # while attempts run, else every 0.5 s.
@@ -32,23 +31,14 @@ BLOCKED, LOOK_EVERY = 0.6, 0.25
 # Seconds until the same place is logged again, and how many calls are shown.
 SAME_PLACE, SHOWN = 60.0, 8
 
-# Returns a sentence if there has been trouble for the given number of seconds, else "". Any thread may call it.
-Look = Callable[[float], str]
 
-
-class Health:
-    """The troubles of one process. An app adds its own in a receiver of ``on_start``: ``sender.health.watch(...)``."""
-
-    def __init__(self) -> None:
-        self._looks: dict[str, Look] = {}
-
-    def watch(self, name: str, look: Look) -> None:
-        """Call ``look`` from now on, in place of an earlier one with the same name."""
-        self._looks[name] = look
-
-    def trouble(self, patience: float = PATIENCE) -> str:
-        """Return in one sentence what has held up the process for ``patience`` seconds, or ""."""
-        return next(filter(None, (look(patience) for look in list(self._looks.values()))), "")
+def parts(worker: Worker) -> Iterator[WorkerPart]:
+    """Yield the watchdog of a worker that wants to be watched."""
+    if worker.watch:
+        watchdog = Watchdog(
+            worker.settings.WATCHDOG, worker.liveness_file, worker.health.trouble, parting=report_hanging
+        )  # fmt: skip
+        yield WorkerPart(start=watchdog.start, stop=watchdog.stop, beat=watchdog.tick)
 
 
 class Watchdog:

@@ -6,14 +6,16 @@ import random
 import select
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from mmap import mmap
-from pathlib import Path
 from types import FrameType
+
+from stator.worker.children import be_expendable
+from stator.worker.parts import WorkerPart
+from stator.worker.worker import Worker
 
 logger = logging.getLogger("stator.supervisor")
 
@@ -24,22 +26,8 @@ MIN_PAUSE, MAX_PAUSE = 0.2, 30.0
 # Seconds after which a worker that dies does not count as failing to start.
 SETTLED = 10.0
 
-# Points that a worker's score exceeds its supervisor's by, so that Linux kills the worker first when memory runs out
-# (man 5 proc_pid_oom_score_adj); the second number is the highest score. A process may always raise its own score.
-OOM_SCORE = Path("/proc/self/oom_score_adj")
-MORE_EXPENDABLE, MAX_EXPENDABLE = 100, 1000
-
-# Seconds between two checks of a process that is about to end.
-GLANCE = 0.02
-
 # Signals that the parent handles; a child starts with their defaults.
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
-
-Handler = Callable[[int, FrameType | None], object] | int
-
-# The handlers that a forked child of this process gets back, by signal; and each thread's mask before it forks.
-_for_children: dict[int, Handler] = {}
-_forking = threading.local()
 
 
 class Supervisor:
@@ -199,72 +187,13 @@ def is_gone(parent: int | None) -> bool:
     return parent is not None and os.getppid() != parent
 
 
-def be_expendable() -> None:
-    """Make the kernel kill this process before its supervisor when memory runs out."""
-    # Without a writable /proc, for instance on another system, the kernel chooses by size alone.
-    with suppress(OSError):
-        OOM_SCORE.write_text(str(min(MAX_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
+def parts(worker: Worker) -> Iterator[WorkerPart]:
+    """Yield what ends a worker whose supervisor, or another process that has started it, is gone."""
+    if worker.parent is not None or worker.requests is not None:
+        yield WorkerPart(beat=partial(_end_orphan, worker))
 
 
-def handlers_for_children(numbers: Iterable[int]) -> dict[int, Handler]:
-    """Return the handlers of these signals and note that a child which this process forks gets them back.
-
-    Call it before you set handlers of your own. A child of ``multiprocessing`` would inherit those and ignore
-    ``terminate()``, and it would share the descriptor that passes signals to the event loop.
-    """
-    _watch_forks()
-    handlers = {number: signal.getsignal(number) or signal.SIG_DFL for number in numbers}
-    _for_children.update(handlers)
-    return handlers
-
-
-def restore_handlers(handlers: dict[int, Handler]) -> None:
-    """Set the handlers again that :func:`handlers_for_children` has returned."""
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-        _for_children.pop(number, None)
-
-
-@cache
-def _watch_forks() -> None:
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
-
-
-def _before_fork() -> None:
-    # A signal that reaches the child before it has its handlers waits.
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _for_children)
-
-
-def _after_fork() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
-
-
-def _in_child() -> None:
-    if _for_children:
-        signal.set_wakeup_fd(-1)
-        restore_handlers(_for_children.copy())
-    _after_fork()
-
-
-def end_with(pipe: int, grace: float, streams: Collection[int]) -> None:
-    """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
-
-    Before that, this process has ``grace`` seconds to end by itself. A thread could not kill it, because code in this
-    process may hold the interpreter. ``streams``: the descriptors whose end others wait for.
-    """
-    leader = os.getpid()
-    if os.fork():
-        return
-    # systemd sends SIGTERM to all processes of a unit; this one stays for as long as its leader does.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    try:
-        for stream in streams:
-            os.close(stream)
-        while os.read(pipe, 1):
-            pass
-        deadline = time.monotonic() + grace
-        while os.getppid() == leader and time.monotonic() < deadline:
-            time.sleep(GLANCE)
-    finally:
-        os.killpg(0, signal.SIGKILL)
+def _end_orphan(worker: Worker) -> None:
+    is_orphan = is_gone(worker.parent) or (worker.requests is not None and worker.requests() is None)
+    if is_orphan and not worker.is_stopping:
+        worker.stop("orphaned")

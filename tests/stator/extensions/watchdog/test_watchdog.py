@@ -9,10 +9,12 @@ import threading
 import time
 
 import pytest
+from django.core.management import call_command
 
-from stator.worker.watchdog import PATIENCE, Health, Watchdog, write_liveness
+from stator.extensions.watchdog.watchdog import Watchdog, write_liveness
 from tests.processes import wait_until
-from tests.sizes import PATIENCE as PATIENCE_OF_TESTS
+from tests.sizes import PATIENCE
+from tests.stator.running import refusal_of_runstator
 
 
 def test_liveness_file_tells_the_time(tmp_path):
@@ -69,7 +71,7 @@ class Loop:
 
     def __enter__(self):
         self.thread.start()
-        assert self.there.wait(PATIENCE_OF_TESTS)
+        assert self.there.wait(PATIENCE)
         return self.thread
 
     def __exit__(self, *error):
@@ -82,14 +84,14 @@ class Loop:
 
 def blocking_handler(loop):
     loop.there.set()
-    loop.over.wait(PATIENCE_OF_TESTS)
+    loop.over.wait(PATIENCE)
 
 
 def waiting_for_events(loop):
     with selectors.DefaultSelector() as selector:
         selector.register(loop.ended, selectors.EVENT_READ)
         loop.there.set()
-        selector.select(PATIENCE_OF_TESTS)
+        selector.select(PATIENCE)
 
 
 def test_call_that_blocks_the_loop_is_logged_once_with_its_stack(caplog):
@@ -123,12 +125,12 @@ def test_frozen_worker_does_not_look_alive(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_first_part_with_trouble_is_named_and_gets_the_patience():
-    asked = []
-    health = Health()
-    health.watch("loop", lambda patience: asked.append(patience) or "")
-    health.watch("threads", lambda patience: "All threads are stuck.")
-    health.watch("beats", lambda patience: "No heartbeat.")
-    assert health.trouble() == "All threads are stuck."
-    health.trouble(0.5)
-    assert asked == [PATIENCE, 0.5]
+@pytest.mark.parametrize("path", ["", "/"])
+def test_liveness_file_that_cannot_be_written_is_refused(path):
+    assert f"--liveness-file {path!r} cannot be written" in refusal_of_runstator(liveness_file=path)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_command_writes_the_liveness_file(tmp_path):
+    call_command("runstator", "testapp.Line", "--until-idle", "--liveness-file", str(tmp_path / "alive"))
+    assert (tmp_path / "alive").read_text().strip().isdigit()

@@ -8,7 +8,7 @@ import sys
 import pytest
 from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
 
-from stator.management import beside_runserver
+from stator.extensions.processes import beside_runserver
 from tests.processes import wait_until
 from tests.projects import ORDER, environment, temporary_project
 from tests.sizes import PATIENCE
