@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stator.worker.worker import Worker
 
 # A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
-# before related objects move them on, or others.
+# before related objects move them on, or others. The admin imports the admin modules of the project, so it is last.
 EXTENSIONS = (
     "stator.extensions.pauses",
     "stator.extensions.model_rules",
@@ -44,6 +44,8 @@ EXTENSIONS = (
     "stator.extensions.metrics",
     "stator.extensions.adopt",
     "stator.extensions.shadow",
+    "stator.extensions.overview",
+    "stator.extensions.admin",
 )
 
 
@@ -65,8 +67,6 @@ def parts_of(worker: "Worker") -> list["WorkerPart"]:
 
 def connect() -> None:
     """Let the extensions come in, and the stores and ``explain()`` ask what they have."""
-    for path in (path for extension in extensions() for path in extension.connect):
-        import_string(path)()
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
     BROUGHT.all = tuple(import_string(path) for extension in extensions() for path in extension.brought)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
@@ -74,3 +74,5 @@ def connect() -> None:
     NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)
     for path in (path for extension in extensions() for path in extension.kinds):
         place_kind(import_string(path))
+    for path in (path for extension in extensions() for path in extension.connect):
+        import_string(path)()

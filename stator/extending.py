@@ -12,7 +12,7 @@ from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, AdminAction, Problem
 from stator.explain.sentences import Said
 from stator.explain.survey import Survey, Surveyed
-from stator.overview.sections import Cell, Section, add_section
+from stator.extensions.admin.sections import Cell, Section, add_section
 from stator.rows.followers import Follower, HandAct, Left, WaiterHeld
 from stator.worker.duties import Duty, Upkeep
 
@@ -29,7 +29,7 @@ __all__ = [
     "WARNING",
     "Act",
     "AdminAction",
-    "Cell",
+    "Cell",  # stator.extensions.admin
     "Condition",
     "Done",
     "Duty",
@@ -44,7 +44,7 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "Said",
-    "Section",
+    "Section",  # stator.extensions.admin
     "Store",
     "StoredCondition",
     "Survey",
@@ -52,6 +52,6 @@ __all__ = [
     "Upkeep",
     "WaiterHeld",
     "about",
-    "add_section",
+    "add_section",  # stator.extensions.admin
     "of_models",
 ]

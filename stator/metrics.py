@@ -16,9 +16,9 @@ from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Gauge
 from stator.extensions.metrics.measures import counted_in_process
 from stator.models import StatorModel, Worker
-from stator.overview.schemas import InSchemas, in_schemas, works_in_schemas
-from stator.overview.survey import surveys
 from stator.rows.meta import managed
+from stator.survey.schemas import InSchemas, in_schemas, works_in_schemas
+from stator.survey.survey import surveys
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {

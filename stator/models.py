@@ -24,6 +24,7 @@ from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
 from stator.extensions.events.models import Event
 from stator.extensions.limits.models import Limit
+from stator.extensions.overview.models import Overview
 from stator.extensions.pauses.models import Pause
 from stator.extensions.progress.models import Progress, progress_of
 from stator.extensions.reports.models import History, Report, reports_of
@@ -66,7 +67,7 @@ from stator.rows.state_column import StateField, state_field, state_name, state_
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
 from stator.rows.wakeup import announce
-from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
+from stator.rows.workers import Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.scopes import are_apart, in_parts
 
 __all__ = [
@@ -84,7 +85,7 @@ __all__ = [
     "Limit",  # stator.extensions.limits
     "MomentField",
     "Now",
-    "Overview",
+    "Overview",  # stator.extensions.overview
     "Pause",  # stator.extensions.pauses
     "Portion",
     "Problem",

@@ -144,24 +144,34 @@ EXTENSIONS = {
     ),
     "problems": Extension(
         "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
-        "stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
+        "stator/commands/trouble.py stator/survey/* stator/db/bounded_counts.py stator/db/looks.py "
         "tasks/diagnosis/* "
         "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py "
         "tasks/queue/paces.py",
-        r"^(explain\w*|Reason|ProblemKind|Survey\w*|add_problem_kind|problems_in|prospects)$|stator\.explain"
+        r"^(explain\w*|Reason|ProblemKind|Survey\w*|surveys|add_problem_kind|problems_in|prospects)$|stator\.explain"
+        r"|stator\.survey"
         r"|(?i:doctor|unserved)|tasks\.diagnosis",
     ),
     "overview": Extension(
-        "stator/overview/* stator/admin/overview.py stator/admin/panels.py stator/admin/charts.py "
-        "stator/admin/problems.py stator/admin_site/*",
-        r"^(surveys|[Ss]parkline|Minutes|minutes_of|[Ss]tays|flows|add_section)$|stator\.overview",
+        "stator/admin_site/* stator/static/stator/overview.js stator/templates/stator/admin/line.html "
+        "stator/templates/stator/admin/overview.html stator/templates/stator/admin/overview_live.html "
+        "stator/templates/stator/admin/overview_model.html stator/templates/stator/admin/overview_problem*.html "
+        "stator/templates/stator/admin/overview_schemas.html stator/templates/stator/admin/overview_workers.html "
+        "stator/templates/stator/admin/search_form.html stator/templates/stator/admin/state_bar.html",
+        r"^(Overview|[Ss]parkline|shown_problem|Minutes|minutes_of|[Ss]tays|flows)$|admin_site",
+        needs="admin",
+        tests="tests/stator/extensions/overview/*",
     ),
     "pictures": Extension(
         "stator/graph/layout.py stator/graph/drawing.py stator/admin/picture.py stator/admin/graphs.py "
         "stator/commands/graph.py",
         r"(?i)layout|drawing|picture|mermaid|graphviz",
     ),
-    "admin": Extension("stator/admin/*", r"^(stator\.admin.*|StatorAdmin|ManagedList|AdminAction)$"),
+    "admin": Extension(
+        "stator/admin/* stator/templates/stator/admin/* stator/static/stator/*",
+        r"^(stator\.admin.*|StatorAdmin|ManagedList|AdminAction|add_section)$",
+        tests="tests/stator/admin/*",
+    ),
     "check_graph": Extension(
         "stator/testing_graph/*", r"check_graph|testing_graph", tests="tests/stator/test_testing_graph.py"
     ),
@@ -194,7 +204,9 @@ EXTENSIONS = {
         r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
     ),
     "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),
-    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", tests="tests/tasks/admin/*"),
+    "tasks_admin": Extension(
+        "tasks/admin/* tasks/extensions/*/admin.py", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*"
+    ),
     "tasks_commands": Extension(
         "tasks/commands/* tasks/management/* tasks/extensions/*/commands.py",
         r"^tasks\.commands.*",

@@ -19,7 +19,7 @@ FLOORS = {
     "statements strict_fence table_operations",
     2: "adoption db",
     3: "batteries claims runner seams undo worker",
-    4: "admin admin_site apps checks citus commands draining extending extensions management metrics overview "
+    4: "admin admin_site apps checks citus commands draining extending extensions management metrics survey "
     "pytest_plugin schemas templatetags terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
@@ -350,6 +350,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.rows.deletions", "stator.rows.record_tables"}
     # What extensions have stored of objects, such as their latest errors.
     further |= {"stator.rows.readings"}
+    # Figures of models over time.
+    further |= {"stator.survey.flow"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # How a long action shows how far it is.

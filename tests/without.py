@@ -17,10 +17,37 @@ from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_te
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
-    "adopt", "api", "backend", "check_graph", "client", "consume", "events", "isolation", "limits", "metrics",
-    "model_rules", "partitions", "pauses", "processes", "progress", "related", "reports", "schemas", "scopes", "shadow",
-    "slices", "stats", "steps", "tasks_admin", "tasks_commands", "tracing", "views", "watchdog",
-)  # fmt: skip
+    "admin",
+    "adopt",
+    "api",
+    "backend",
+    "check_graph",
+    "client",
+    "consume",
+    "events",
+    "isolation",
+    "limits",
+    "metrics",
+    "model_rules",
+    "overview",
+    "partitions",
+    "pauses",
+    "processes",
+    "progress",
+    "related",
+    "reports",
+    "schemas",
+    "scopes",
+    "shadow",
+    "slices",
+    "stats",
+    "steps",
+    "tasks_admin",
+    "tasks_commands",
+    "tracing",
+    "views",
+    "watchdog",
+)
 
 # Those without which the other tests pass, too (``--tests``).
 TESTED = ()

@@ -4,11 +4,11 @@ from importlib import import_module
 
 from django.contrib import admin
 
-from stator.admin import changes, overview, read_only  # noqa: F401 - they register what they have
+from stator.admin import read_only  # noqa: F401 - they register what they have
 from stator.admin.managed import StatorAdmin
 from stator.batteries import extensions
+from stator.extensions.admin.sections import Cell, Section, add_section
 from stator.models import StatorModel
-from stator.overview.sections import Cell, Section, add_section
 
 __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
 

@@ -11,13 +11,13 @@ from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
 from stator.models import StatorModel
-from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, StateField, state_field
+from stator.survey.conditions import CONDITIONS
 
 # What extensions add: the filters of a model's list.
 FURTHER: list[Callable[[type[StatorModel]], Iterable[type[admin.SimpleListFilter]]]] = []

@@ -10,8 +10,8 @@ from stator.graph.drawing import kind_of
 from stator.graph.durations import span
 from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_out
 from stator.models import StatorModel
-from stator.overview.flow import Flow
 from stator.rows.state_column import state_field
+from stator.survey.flow import Flow
 from stator.texts import count_text
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)

@@ -10,8 +10,8 @@ from stator.admin.fields import can_be_key
 from stator.admin.links import list_of, page_of
 from stator.admin.listing import AnyAddressAdmin
 from stator.admin.read_only import KeptAdmin, WorkerAdmin, newest
+from stator.extensions.admin.sections import Cell, Section
 from stator.models import StatorModel
-from stator.overview.sections import Cell, Section
 from stator.rows.state_column import state_name
 
 # Matches that are shown of each list.

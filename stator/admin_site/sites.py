@@ -2,25 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
-from stator.models import Overview, StatorModel
-from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
-from stator.overview.survey import problems, surveys
+from stator.extensions.overview.models import Overview
+from stator.models import StatorModel
 from stator.rows.meta import managed
+from stator.survey.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
+from stator.survey.survey import problems, surveys
 from stator.texts import counted
 from stator.worker.startup import Unusable
 
 # Seconds between two counts in a process, of one schema or of many: nearly every page of the admin lists the apps.
 FRESH, FRESH_OF_MANY = 10.0, 60.0
-
-
-# What extensions add to the list of apps: each returns it with their own entries of the app stator.
-ENTRIES: list[Callable[[AdminSite, HttpRequest, list[object]], list[object]]] = []
 
 
 class StatorAdminSite(AdminSite):
@@ -29,14 +25,16 @@ class StatorAdminSite(AdminSite):
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[object]:
         """Return the apps with their models: the overview first, with the number of problems in its name."""
         listed = super().get_app_list(request, app_label)
-        for app in listed:
-            # The others stay in the order of their names.
-            app["models"].sort(key=lambda model: model["model"] is not Overview)
         for model in (model for app in listed for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"
-        for entries in ENTRIES if app_label in (None, Overview._meta.app_label) else ():
-            listed = entries(self, request, listed)
+        for owner in list(self._registry.values()) if app_label in (None, Overview._meta.app_label) else ():
+            # What the admin of a model shows beside its list.
+            if entries := getattr(owner, "with_entries", None):
+                listed = entries(self, request, listed)
+        for app in listed:
+            # The others stay in their order.
+            app["models"].sort(key=lambda model: model["model"] is not Overview)
         return listed
 
     def note_problems(self, count: int) -> None:

@@ -11,9 +11,9 @@ from stator.checks.messages import message
 from stator.db.engines import REMEDY, is_replica, unsupported_driver, untested_engine
 from stator.db.tables import lack_of
 from stator.models import StatorModel
-from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import by_database
+from stator.survey.depths import depths
 from stator.texts import counted
 from stator.worker.startup import (
     OTHER_PACKAGE,

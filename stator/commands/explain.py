@@ -14,7 +14,11 @@ from stator.explain.kinds import problems_in
 from stator.explain.survey import Survey
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.schemas import (
+from stator.querysets import OperatorQuerySet
+from stator.rows.keys import shown_key
+from stator.rows.meta import home_of, owner_of
+from stator.scopes import Scope
+from stator.survey.schemas import (
     MAX_LOOKED,
     SchemaSurveys,
     in_schemas,
@@ -23,11 +27,7 @@ from stator.overview.schemas import (
     surveyed,
     works_in_schemas,
 )
-from stator.overview.survey import survey
-from stator.querysets import OperatorQuerySet
-from stator.rows.keys import shown_key
-from stator.rows.meta import home_of, owner_of
-from stator.scopes import Scope
+from stator.survey.survey import survey
 from stator.texts import counted
 from stator.worker.startup import Unusable
 

@@ -10,7 +10,7 @@ from stator.explain.survey import InState
 from stator.graph import State
 from stator.graph.drawing import Drawn, Node, described, dot, joined, mermaid
 from stator.graph.layout import LETTER, NARROWEST, Size, lay_out
-from stator.overview.depths import depths
+from stator.survey.depths import depths
 from stator.texts import count_text
 
 HELP = "Print the graph of a model."

@@ -19,12 +19,12 @@ from stator.commands.named import acted
 from stator.explain.reasons import looked_at, prospects
 from stator.graph.durations import span
 from stator.logs import progress
-from stator.overview.depths import far_future
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.due_times import AT_ONCE, retry_spread
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
+from stator.survey.depths import far_future
 
 HELP = "Attempt objects now, with their errors and lost leases forgotten. Claimed objects stay as they are."
 

@@ -12,15 +12,15 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.kinds import KINDS
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
-from stator.overview.changes import deletion_text, deletions
-from stator.overview.flow import HEADS as STAYS
-from stator.overview.flow import Stays, moves
-from stator.overview.looks import Looks
-from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
-from stator.overview.survey import problems, surveys
 from stator.rows.clock import moment_json
 from stator.rows.deletions import Deleted
 from stator.rows.stay import Stay
+from stator.survey.deletions import deletion_text, deletions
+from stator.survey.flow import HEADS as STAYS
+from stator.survey.flow import Stays, moves
+from stator.survey.looks import Looks
+from stator.survey.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
+from stator.survey.survey import problems, surveys
 from stator.texts import count_text, counted
 from stator.worker.startup import Unusable
 

@@ -6,10 +6,10 @@ from stator.commands.answer import with_remedy
 from stator.explain.problem import Problem
 from stator.explain.survey import Surveyed
 from stator.graph.durations import seconds_of
-from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.columns import stayed
 from stator.rows.state_column import state_field
+from stator.survey.conditions import parts_of
 from stator.texts import escape
 
 # Seconds that a lease may be over before its object is listed.

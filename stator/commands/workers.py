@@ -6,9 +6,9 @@ from stator.commands.answer import Answer, Figures, Options, table, values_of
 from stator.commands.arguments import models_of
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
-from stator.overview.workers import workers_of
 from stator.rows.keys import shown_key
 from stator.rows.meta import by_database
+from stator.survey.workers import workers_of
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "id", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]

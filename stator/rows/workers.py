@@ -104,15 +104,6 @@ class Worker(Model):
         return label in self.models
 
 
-class Overview(Worker):
-    """A proxy without a table, for the admin's link to the overview and the permission ``view_overview``."""
-
-    class Meta:
-        proxy = True
-        default_permissions = ("view",)
-        verbose_name_plural = "overview"
-
-
 def live_workers(using: str, **also: Combinable) -> list[Worker]:
     """Return the live workers of a database, the latest first; ``also``: what is read of each."""
     live = Worker.objects.using(using).live().defer("published").annotate(**also)

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
-from stator.admin.charts import HOUR, Chart, Point, chart, flows
+from stator.admin.charts import Chart, chart
 from stator.graph.durations import span
 from stator.models import Now, local_moment, local_now
+from stator.survey.flow import HOUR, Point, flows
 from tasks.datetimes import aware
 from tasks.models import Queue, Task
 from tasks.queue.latest_errors import TaskFailure, errors_of

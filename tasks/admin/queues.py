@@ -11,13 +11,13 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from stator.admin.actions import PauseObjectsForm
-from stator.admin.charts import HOUR, PERIODS
 from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
 from stator.admin.fields import OF_JSON
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.admin.row_summary import progress, seconds_since
 from stator.graph.durations import span
+from stator.survey.flow import HOUR, PERIODS
 from tasks.admin.queue_flow import dead_by_error, flow_of
 from tasks.admin.summaries import summarize
 from tasks.conf import TaskSettings

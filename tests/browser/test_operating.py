@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stator.admin import overview
+from stator.extensions.overview import admin as overview
 from stator.models import Report
 from stator.rows import columns
 from tests.browser.conftest import Browser

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from stator.models import Worker
-from stator.overview.survey import survey
+from stator.survey.survey import survey
 from stator.testing import drain
 from tasks.models import Queue, Task
 from tests.operating.tools import overview, shell

@@ -15,9 +15,9 @@ from stator.commands.doctor import postgresql, servers, standing, tables
 from stator.db.looks import bounded
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
-from stator.overview.schemas import MAX_LOOKED, InSchemas, in_schemas, named, surveyed, works_in_schemas
 from stator.rows.meta import by_database
 from stator.scopes import entering
+from stator.survey.schemas import MAX_LOOKED, InSchemas, in_schemas, named, surveyed, works_in_schemas
 from stator.texts import counted, one_line
 from stator.worker.startup import Unusable
 

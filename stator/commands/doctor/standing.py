@@ -9,8 +9,8 @@ from stator.explain.problem import OK, WARNING, Problem
 from stator.explain.survey import Survey
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.survey import survey
 from stator.rows.workers import WORKER_ALIVE
+from stator.survey.survey import survey
 
 # The texts of checks that find no problem.
 WELL = {

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from stator.extensions.events.models import Event
-from stator.overview.flow import Flow
 from stator.rows.readings import READINGS, Reading
+from stator.survey.flow import Flow
 
 # Moves that are counted, of all models.
 MAX_EVENTS = 10_000

@@ -12,11 +12,11 @@ from stator.admin.links import list_of, page_of
 from stator.admin.read_only import OfObjectAdmin, newest
 from stator.admin.search import FURTHER
 from stator.admin.timeline import TOLD, TimelineEvent, add_entries, move_text
+from stator.extensions.admin.sections import Cell
 from stator.extensions.reports.models import History, Report
 from stator.extensions.reports.reading import history_of
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel, home_of, records_of
-from stator.overview.sections import Cell
 from stator.rows.keys import shown_text
 from stator.rows.meta import model_of
 

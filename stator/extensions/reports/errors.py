@@ -9,9 +9,9 @@ from stator.explain.problem import Problem
 from stator.explain.survey import ErrorGroup
 from stator.extensions.reports.groups import groups
 from stator.graph.durations import span
-from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.meta import by_database
+from stator.survey.looks import Looks
 from stator.texts import count_text
 
 HELP = "Group the errors of failing objects by place in the code. Retry a group: stator retry app.Model --error ID."

@@ -12,12 +12,12 @@ from stator.conf import load_settings
 from stator.explain.survey import GROUPED, ErrorGroup
 from stator.extensions.reports.models import Report, fingerprint_of
 from stator.graph.durations import seconds_of
-from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed
 from stator.rows.keys import keys_of
 from stator.rows.state_column import state_field
 from stator.statements import is_one_of
+from stator.survey.looks import Looks
 
 # The most groups, largest first, that get a message although none of these errors is theirs.
 DESCRIBED = 200

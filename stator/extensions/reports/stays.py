@@ -9,10 +9,10 @@ from typing import Any
 from stator.extensions.reports.models import History
 from stator.graph.states import State
 from stator.models import StatorModel
-from stator.overview.flow import LATEST, Stays
 from stator.rows import columns
 from stator.rows.kept_attempts import attempts_of
 from stator.rows.meta import option_of
+from stator.survey.flow import LATEST, Stays
 
 DAY = 86400.0
 

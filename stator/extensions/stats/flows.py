@@ -9,8 +9,7 @@ from django.db.models.functions import TruncDay, TruncHour
 from django.db.models.functions.datetime import TruncBase
 
 from stator.extensions.stats.models import Depth, Stats
-from stator.overview.charts import Point
-from stator.overview.flow import HOUR, MONTH, Flow
+from stator.survey.flow import HOUR, MONTH, Flow, Point
 
 HOURS, DAYS, MINUTES = 24, 30, 60
 

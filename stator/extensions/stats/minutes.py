@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from stator.extensions.stats.models import Depth, Stats
-from stator.overview.flow import GAP, MINUTES, Minutes, MinuteSample
+from stator.survey.flow import GAP, MINUTES, Minutes, MinuteSample
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from stator.admin import StatorAdmin
-from stator.overview import sections
+from stator.extensions.admin import sections
 from tests.stator.admin.requests import own_urls
 from tests.testapp.operators import Parcel
 

@@ -12,10 +12,11 @@ from django.test import Client
 from django.utils import timezone
 
 from stator.db.looks import bounded
+from stator.extensions.admin import sections
 from stator.extensions.pauses.models import MAX_OBJECTS
 from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
-from stator.overview import looks, sections
 from stator.rows.meta import managed
+from stator.survey import looks
 from tests.queries import statements, unbounded
 from tests.sizes import PATIENCE
 from tests.stator.admin.requests import LIST

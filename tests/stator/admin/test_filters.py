@@ -11,9 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin, filters, listing
-from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.survey.conditions import CONDITIONS
 from tests.queries import analyze
 from tests.stator.admin.requests import LIST, claim, set_columns
 from tests.stator.making import raw

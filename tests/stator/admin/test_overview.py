@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from stator.admin import Cell, Section, StatorAdmin, add_section
-from stator.admin import overview as module
+from stator.extensions.overview import admin as module
 from stator.models import Depth, History, Pause, Report
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker

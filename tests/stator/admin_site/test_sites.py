@@ -5,9 +5,9 @@ from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
-from stator.admin.overview import OverviewAdmin
 from stator.admin_site import sites as admin_site
 from stator.extensions.events.admin import inbox
+from stator.extensions.overview.admin import OverviewAdmin
 from stator.models import Overview, Pause
 from tests.stator.making import put
 from tests.testapp.approvals import Expense, ExpenseGraph

@@ -43,9 +43,9 @@ def test_status_has_figures_of_every_kind():
 
 
 def test_counts_that_ended_at_a_limit_are_marked(monkeypatch):
-    for module in ("overview.depths", "explain.survey", "explain.causes", "texts"):
+    for module in ("survey.depths", "explain.survey", "explain.causes", "texts"):
         monkeypatch.setattr(f"stator.{module}.COUNTED", 2)
-    for module in ("overview.depths", "explain.survey"):
+    for module in ("survey.depths", "explain.survey"):
         monkeypatch.setattr(f"stator.{module}.LEASED", 2)
     for _ in range(4):
         put(Errand)

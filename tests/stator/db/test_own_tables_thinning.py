@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from stator.extensions.stats import chores as of_stats
 from stator.models import Depth, Stats
-from stator.overview.flow import flows
+from stator.survey.flow import flows
 from tests.stator.making import ago, at_once, operations_of
 from tests.testapp.basic import Step
 

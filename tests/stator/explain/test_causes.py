@@ -10,9 +10,9 @@ from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
 from stator.graph import State
 from stator.models import Pause, Report, Worker
-from stator.overview.survey import survey
 from stator.rows import columns
 from stator.rows.versions import graphs_published
+from stator.survey.survey import survey
 from tests.commanding import asked
 from tests.queries import unbounded
 from tests.stator.admin.overviews import failing, held, worker

@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client, RequestFactory
 
 from stator.admin.access import Pages
-from stator.admin.problems import shown_problem
 from stator.explain.kinds import KINDS, problems_in
+from stator.extensions.overview.problems import shown_problem
 from stator.models import Worker
-from stator.overview.survey import survey
+from stator.survey.survey import survey
 from tasks.diagnosis.kinds import KINDS as OF_TASKS
 from tasks.models import Queue, Schedule, Task
 from tests.stator.admin.overviews import failing, held, worker

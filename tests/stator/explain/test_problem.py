@@ -4,7 +4,7 @@ import pytest
 
 from stator.explain import kinds
 from stator.models import Problem, ProblemKind, Survey, add_problem_kind
-from stator.overview.survey import survey
+from stator.survey.survey import survey
 from tests.testapp.explained import Errand
 
 SICK = Problem("stuck", "1 is stuck", where="testapp.Errand", model="testapp.errand", detail="7")

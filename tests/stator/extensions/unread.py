@@ -8,5 +8,5 @@ from stator.rows import readings
 def nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all readings away."""
     monkeypatch.setattr(readings, "READINGS", {})
-    for module in ("overview.looks", "admin.panels"):
+    for module in ("survey.looks", "extensions.overview.panels"):
         monkeypatch.setattr(f"stator.{module}.READINGS", {})

@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from stator.checks.databases import check_rows
 from stator.models import History, Pause, Report, Stats
-from stator.overview.depths import depths
 from stator.rows.clock import Now, seconds_ahead
+from stator.survey.depths import depths
 from stator.testing import drain
 from stator.worker.startup import clock_remedy
 from tests.stator.making import put, raw

@@ -19,11 +19,11 @@ from stator.graph.dates import date_text
 from stator.graph.drawing import described
 from stator.graph.fingerprints import fingerprints
 from stator.models import StateField, StatorModel, Worker
-from stator.overview.conditions import parts_of
-from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.dates import deadlines_of, moment_of, problem_of, starts_of
+from stator.survey.conditions import parts_of
+from stator.survey.depths import depths
 from tests.stator.explain.errands import WORKER
 from tests.stator.making import ago, put, row
 from tests.testapp.dated import Circular, Offer, Watch, WatchGraph

@@ -10,10 +10,10 @@ from stator.db import chores
 from stator.exceptions import LeaseLost
 from stator.graph import State, StateGraph
 from stator.models import Event, History, Report, Stats
-from stator.overview.depths import depths
 from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.signals import transitioned
+from stator.survey.depths import depths
 from stator.testing import assert_moves, attempt, drain
 from stator.undo import undo
 from tests.stator.making import ago, automatic, operations_of, put, raw, row

@@ -2,7 +2,7 @@
 
 from stator.explain.kinds import problems_in
 from stator.models import Worker
-from stator.overview.survey import survey
+from stator.survey.survey import survey
 from tasks.models import Queue, Schedule, Task
 from tests.stator.making import ago
 

@@ -20,12 +20,12 @@ from stator.db.retry import is_cut_short
 from stator.extensions.events.admin.sending import may_send, offered_for
 from stator.extensions.events.available import Answers, answered_by, answers_to
 from stator.models import StatorModel
-from stator.overview.schemas import works_in_schemas
 from stator.rows.claimable import READY, RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed
 from stator.rows.state_column import state_field, state_name
 from stator.statements import united
+from stator.survey.schemas import works_in_schemas
 from stator.texts import COUNTED, listed
 
 # Objects of a model that are shown, and that are looked at to find them, in parts.

@@ -16,7 +16,6 @@ from stator.admin import actions, detail, filters, timeline
 from stator.admin.filters import SOMEWHERE
 from stator.admin.read_only import OfObjectAdmin
 from stator.admin.timeline import StoredEntry, TimelineEvent, move_text
-from stator.admin_site.sites import ENTRIES
 from stator.explain import Problem
 from stator.extensions.events.admin import inbox
 from stator.extensions.events.admin.answers import offered_on
@@ -25,7 +24,7 @@ from stator.extensions.events.available import skips
 from stator.extensions.events.edges import NAME
 from stator.extensions.events.events import EVENT, declared_events
 from stator.extensions.events.models import Event
-from stator.models import Overview, StatorModel
+from stator.models import StatorModel
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.state_column import state_field
 
@@ -70,6 +69,27 @@ class EventAdmin(OfObjectAdmin):
         context = {**self.admin_site.each_context(request), "title": "Waiting for you", "groups": groups}
         return TemplateResponse(request, "stator/admin/waiting.html", context)
 
+    def with_entries(self, site: AdminSite, request: HttpRequest, listed: list[Any]) -> list[object]:
+        """Return the apps with the link to what waits for the user, first in its app, if the user may send events."""
+        label, config = Event._meta.app_label, Event._meta.app_config
+        if (count := inbox.counts.of(site, request)) is None:
+            return listed
+        link = {
+            "model": Event, "name": f"Waiting for you{f' ({count})' * bool(count)}", "object_name": "Waiting",
+            "perms": {}, "admin_url": reverse("admin:stator_event_waiting", current_app=site.name), "add_url": None,
+            "view_only": True,
+        }  # fmt: skip
+        mine = next((app for app in listed if app["app_label"] == label), None)
+        if mine is None:
+            url = reverse("admin:app_list", kwargs={"app_label": label}, current_app=site.name)
+            mine = {
+                "name": getattr(config, "verbose_name", label), "app_label": label, "app_url": url,
+                "has_module_perms": True, "models": [],
+            }  # fmt: skip
+            listed = [*listed, mine]
+        mine["models"].insert(0, link)
+        return listed
+
 
 def _entry(act: StoredEntry, who: str, details: str) -> TimelineEvent:
     """Return the entry of an event: its name begins the stored reason."""
@@ -88,32 +108,9 @@ def _forms(
         yield render_to_string("stator/admin/events.html", context, request)
 
 
-def _with_inbox(site: AdminSite, request: HttpRequest, listed: list[Any]) -> list[object]:
-    """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
-    label, config = Event._meta.app_label, Event._meta.app_config
-    if not site.is_registered(Event) or (count := inbox.counts.of(site, request)) is None:
-        return listed
-    link = {
-        "model": Event, "name": f"Waiting for you{f' ({count})' * bool(count)}", "object_name": "Waiting",
-        "perms": {}, "admin_url": reverse("admin:stator_event_waiting", current_app=site.name), "add_url": None,
-        "view_only": True,
-    }  # fmt: skip
-    mine = next((app for app in listed if app["app_label"] == label), None)
-    if mine is None:
-        url = reverse("admin:app_list", kwargs={"app_label": label}, current_app=site.name)
-        mine = {
-            "name": getattr(config, "verbose_name", label), "app_label": label, "app_url": url,
-            "has_module_perms": True, "models": [],
-        }  # fmt: skip
-        listed = [*listed, mine]
-    mine["models"].insert(sum(model["model"] is Overview for model in mine["models"]), link)
-    return listed
-
-
 actions.FURTHER.append(lambda model: [stator_send] if model.state_graph.event_names else [])
 actions.PERMISSIONS.append("send")
 actions.CAUTIONS.append(skips)
 filters.FURTHER.append(lambda model: [EventFilter] if model.state_graph.event_names else [])
 timeline.TOLD[EVENT] = _entry
 detail.FIRST_FORMS.append(_forms)
-ENTRIES.append(_with_inbox)

@@ -41,7 +41,7 @@ def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew
     def fail(connection):
         raise OperationalError("canceling statement due to statement timeout")
 
-    monkeypatch.setattr("stator.overview.survey.refusal_of_writes", fail)
+    monkeypatch.setattr("stator.survey.survey.refusal_of_writes", fail)
     code, found = examined()
     assert (code, found["unread"]["level"]) == (1, "fail")
     assert "OperationalError: canceling statement due to statement timeout" in found["unread"]["message"]

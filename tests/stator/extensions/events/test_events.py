@@ -13,8 +13,8 @@ from stator.exceptions import EventRefused, GraphError
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
-from stator.overview.depths import depths
 from stator.rows.followers import followers_of
+from stator.survey.depths import depths
 from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row

@@ -5,8 +5,8 @@ import pytest
 from stator.extensions.reports import groups as errors_module
 from stator.extensions.reports.groups import fingerprinted, groups
 from stator.models import Report
-from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
+from stator.survey.looks import Looks
 from tests.stator.making import ago, put
 from tests.testapp.operators import Letter, Parcel
 

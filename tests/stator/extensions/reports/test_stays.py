@@ -7,7 +7,7 @@ import pytest
 from stator.extensions.reports import stays as module
 from stator.extensions.reports.stays import stays
 from stator.models import History
-from stator.overview.flow import Stays, moves
+from stator.survey.flow import Stays, moves
 from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order, OrderGraph

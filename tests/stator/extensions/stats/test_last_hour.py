@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from stator.extensions.stats.minutes import minutes_of
 from stator.models import Depth, Stats
-from stator.overview.flow import MINUTES, MinuteSample, alive_in, failing_in, moves_in, waits_in
-from stator.overview.workers import workers_of
+from stator.survey.flow import MINUTES, MinuteSample, alive_in, failing_in, moves_in, waits_in
+from stator.survey.workers import workers_of
 from tests.stator.admin.overviews import worker
 from tests.stator.making import ago
 

@@ -1,18 +1,22 @@
-"""What changed in the last hour without an attempt: manual actions, and deletions by retentions."""
+"""The section of the overview on what changed in the last hour."""
 
 from collections.abc import Iterable
 from typing import Any
 
+from django.contrib import admin
 from django.db.models import F, Model
+from django.http import HttpRequest
 
+from stator.admin.access import Pages
+from stator.extensions.admin.sections import Cell, Section, add_section
 from stator.graph.durations import seconds_of, span
-from stator.overview.looks import Looks
+from stator.models import StatorModel
 from stator.rows.actions import Action
 from stator.rows.clock import Now, moment_text
 from stator.rows.deletions import Deleted
-from stator.rows.meta import model_of
-from stator.rows.record_tables import RECORD_TABLES
-from stator.texts import counted
+from stator.rows.meta import by_database, managed
+from stator.survey.deletions import deletions, label_of
+from stator.survey.looks import Looks
 from stator.undo import undoable
 
 # The most actions that are shown.
@@ -21,19 +25,17 @@ ACTIONS = 20
 HEADS = ("What", "Objects", "Model", "By", "When")
 
 
-def deletions(models: Iterable[type[Model]], looks: Looks) -> list[Deleted]:
-    """Return what retentions have deleted of these models and of the framework's own tables, most first."""
-    labels = [model._meta.label_lower for model in (*models, *(table.model for table in RECORD_TABLES))]
-    deleted: list[Deleted] = looks.of("deletions", labels, otherwise=[])
-    return deleted
-
-
-def deletion_text(one: Deleted) -> str:
-    """Return a deletion as a line: ``5,000 objects of shop.Order deleted since ...: delete_after of done``."""
-    return (
-        f"{counted(one.count, 'object')} of {label_of(one.label)} deleted since {moment_text(one.since)}: "
-        f"{one.retention}"
-    )
+@add_section
+def section_of_changes(request: HttpRequest) -> Section:
+    """Return the manual actions on models that the user may view, and the deletions of each database."""
+    pages, rows = Pages(admin.site, request), list[tuple[str, ...]]()
+    for alias, models in by_database(managed(StatorModel.subclasses)).items():
+        with Looks(alias) as looks:
+            viewed = [model for model in models if pages.may_view(model)]
+            rows += rows_of(actions(viewed, looks), deletions(models, looks))
+    cells = [tuple(Cell(text) for text in row) for row in rows]
+    nothing = "Nobody has changed objects by hand, and no retention has deleted any."
+    return Section("changes", "What changed in the last hour", HEADS, cells, empty=nothing)
 
 
 def actions(models: Iterable[type[Model]], looks: Looks) -> list[Any]:
@@ -58,9 +60,3 @@ def rows_of(done: Iterable[Any], deleted: Iterable[Deleted]) -> list[tuple[str, 
         for one in deleted
     ]
     return [*by_hand, *by_retention]
-
-
-def label_of(label: str) -> str:
-    """Return the label of a model as people write it, from the stored one."""
-    model = model_of(label)
-    return str(model._meta.label) if model else label

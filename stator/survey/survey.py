@@ -14,16 +14,16 @@ from stator.explain.kinds import KINDS, ProblemKind, in_order, kinds_of_apps, pr
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
-from stator.overview.depths import StateCounts, counts, depths, empty
-from stator.overview.looks import Looks
-from stator.overview.starving import starving_in
-from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
 from stator.rows.readings import read
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
+from stator.survey.depths import StateCounts, counts, depths, empty
+from stator.survey.looks import Looks
+from stator.survey.starving import starving_in
+from stator.survey.workers import workers_holding
 
 
 def surveys(models: Iterable[type[StatorModel]], using: str | None = None) -> list[Survey]:

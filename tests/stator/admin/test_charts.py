@@ -1,6 +1,7 @@
 """Bars over time."""
 
-from stator.overview.charts import FLOOR, Point, chart, sparkline
+from stator.admin.charts import FLOOR, chart, sparkline
+from stator.survey.flow import Point
 
 
 class TestChart:

@@ -12,16 +12,14 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from stator.admin.access import Pages
-from stator.admin.all_schemas import show_schemas
-from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import results
 from stator.admin_site.sites import StatorAdminSite
 from stator.explain.survey import GROUPED
+from stator.extensions.admin.sections import sections
+from stator.extensions.overview.all_schemas import show_schemas
+from stator.extensions.overview.panels import HEADS, show
 from stator.models import Overview, StatorModel
-from stator.overview.flow import DAY, LATEST, PERIODS
-from stator.overview.schemas import schemas_of, works_in_schemas
-from stator.overview.sections import sections
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.clock import local_now
@@ -29,6 +27,8 @@ from stator.rows.due_times import AT_ONCE, retry_spread
 from stator.rows.meta import by_database, managed
 from stator.rows.readings import read
 from stator.scopes import entering
+from stator.survey.flow import DAY, LATEST, PERIODS
+from stator.survey.schemas import schemas_of, works_in_schemas
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")

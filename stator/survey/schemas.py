@@ -19,14 +19,14 @@ from stator.explain.survey import Survey
 from stator.extensions.related.waiters import waiting_in_vain
 from stator.graph.durations import longest, seconds_of, span
 from stator.models import StatorModel, Worker
-from stator.overview.conditions import parts_of
-from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
 from stator.scopes import PATHS, Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
+from stator.survey.conditions import parts_of
+from stator.survey.survey import survey
 from stator.texts import COUNTED, count_text, counted, listed
 from stator.worker.serving import Served
 from stator.worker.startup import Scopes, Unusable

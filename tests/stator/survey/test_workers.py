@@ -7,10 +7,10 @@ import pytest
 from stator.db.interface import new_token
 from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
-from stator.overview.depths import depths
-from stator.overview.looks import Looks
-from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet
+from stator.survey.depths import depths
+from stator.survey.looks import Looks
+from stator.survey.workers import workers_holding
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
 

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from stator.models import Depth, Event, Stats
-from stator.overview.flow import flows
+from stator.survey.flow import flows
 
 pytestmark = pytest.mark.django_db
 

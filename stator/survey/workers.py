@@ -11,13 +11,13 @@ from django.db.models import F
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
-from stator.overview.depths import held, held_by_label
-from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.news import NEWS
 from stator.rows.process_exits import exits_in
 from stator.rows.versions import GRAPHS, LEFT
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
+from stator.survey.depths import held, held_by_label
+from stator.survey.looks import Looks
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:

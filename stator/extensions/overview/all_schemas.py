@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
-from stator.admin.problems import shown_problem
+from stator.extensions.overview.problems import shown_problem
 from stator.models import StatorModel
-from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
+from stator.survey.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.worker.startup import Unusable
 
 # The most lines about single schemas.

@@ -5,16 +5,20 @@ from datetime import datetime
 from functools import partial
 
 from stator.admin.access import Pages
+from stator.admin.charts import Chart, Sparkline, chart, sparkline
 from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.listing import Context
-from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.kinds import KINDS
 from stator.explain.survey import ErrorGroup, Survey, Surveyed, WorkerStatus
+from stator.extensions.overview.problems import shown_problem
 from stator.graph.durations import longest, span
 from stator.models import StatorModel, Worker
-from stator.overview.charts import Chart, Sparkline, chart, sparkline
-from stator.overview.flow import (
+from stator.rows.keys import shown_key
+from stator.rows.meta import managed
+from stator.rows.readings import READINGS, read
+from stator.rows.state_column import state_field
+from stator.survey.flow import (
     GAP,
     MINUTES,
     Flow,
@@ -27,12 +31,8 @@ from stator.overview.flow import (
     moves_in,
     waits_in,
 )
-from stator.overview.looks import Looks
-from stator.overview.survey import problems, surveys
-from stator.rows.keys import shown_key
-from stator.rows.meta import managed
-from stator.rows.readings import READINGS, read
-from stator.rows.state_column import state_field
+from stator.survey.looks import Looks
+from stator.survey.survey import problems, surveys
 from stator.texts import count_text, counted, listed
 
 # Groups of errors, and stuck objects, that are shown.

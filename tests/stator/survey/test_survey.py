@@ -16,8 +16,8 @@ from stator.extensions.reports.models import failure_report
 from stator.graph import State, StateGraph
 from stator.graph.failures import describe
 from stator.models import Problem, ProblemKind, StateField, StatorModel
-from stator.overview import survey as module
-from stator.overview.survey import survey
+from stator.survey import survey as module
+from stator.survey.survey import survey
 from tests.commanding import asked, run
 from tests.stator.making import ago, put
 from tests.testapp.basic import Step

@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from stator.overview import depths as module
-from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
+from stator.survey import depths as module
+from stator.survey.depths import depths
 from stator.texts import count_text
 from tests.stator.making import ago, change, operations_of, put
 from tests.testapp.operators import Parcel

@@ -8,11 +8,19 @@ from math import ceil
 
 from stator.explain.survey import WorkerStatus
 from stator.graph.durations import span
-from stator.overview.charts import Point
 from stator.rows.readings import read
 
 HOUR, DAY, MONTH = "hour", "day", "month"
 PERIODS = (HOUR, DAY, MONTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One period: its start as text, the number of events, and how many of them were bad."""
+
+    when: str
+    count: int
+    bad: int = 0
 
 
 @dataclass(slots=True)

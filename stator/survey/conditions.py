@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from django.db.models import Model, QuerySet
 
-from stator.overview.depths import far_future, resting_in, resting_unknown
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
 from stator.rows.claimable import READY
 from stator.rows.dates import start_of
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
+from stator.survey.depths import far_future, resting_in, resting_unknown
 
 Parts = Callable[[OperatorQuerySet[Model]], Iterator[QuerySet[Model]]]
 
