@@ -11,7 +11,6 @@ from stator.conf import extensions_of_project
 from stator.db.brought import BROUGHT
 from stator.db.conditions import CONDITIONS
 from stator.db.effect_table import EFFECTS
-from stator.explain.kinds import place_kind
 from stator.rows.followers import FOLLOWERS
 from stator.rows.news import NEWS
 from stator.seams import Extension
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 # A rule of a model may look at the rows that pauses hold; a limit counts what the others leave. Rows get their events
 # before related objects move them on, or others. The admin imports the admin modules of the project, so it is last.
 EXTENSIONS = (
+    "stator.extensions.problems",
     "stator.extensions.pauses",
     "stator.extensions.model_rules",
     "stator.extensions.refusals",
@@ -66,13 +66,11 @@ def parts_of(worker: "Worker") -> list["WorkerPart"]:
 
 
 def connect() -> None:
-    """Let the extensions come in, and the stores and ``explain()`` ask what they have."""
+    """Let the extensions come in, and the stores ask what they have."""
     CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)
     BROUGHT.all = tuple(import_string(path) for extension in extensions() for path in extension.brought)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
     NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)
-    for path in (path for extension in extensions() for path in extension.kinds):
-        place_kind(import_string(path))
     for path in (path for extension in extensions() for path in extension.connect):
         import_string(path)()

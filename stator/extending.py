@@ -5,15 +5,15 @@ Import it from the modules that this value names: those are loaded once there ar
 
 from stator.db.conditions import CLAIM, DELETE, MARK_READY, REAP, TIME_OUT, Condition, StoredCondition
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
-from stator.explain.causes import about, of_models
-from stator.explain.facts import Fact, Facts
-from stator.explain.kinds import ProblemKind
-from stator.explain.many import NO_ROWS, Many
-from stator.explain.problem import ERROR, OK, WARNING, AdminAction, Problem
-from stator.explain.sentences import Said
-from stator.explain.survey import Survey, Surveyed
 from stator.extensions.admin.sections import Cell, Section, add_section
+from stator.extensions.problems.causes import about, of_models
+from stator.extensions.problems.facts import Fact, Facts
+from stator.extensions.problems.kind import ProblemKind
+from stator.extensions.problems.many import NO_ROWS, Many
+from stator.extensions.problems.sentences import Said
+from stator.extensions.problems.surveyed import Survey, Surveyed
 from stator.rows.followers import Follower, HandAct, Left, WaiterHeld
+from stator.rows.problem import ERROR, OK, WARNING, AdminAction, Problem
 from stator.worker.duties import Duty, Upkeep
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "DELETE",
     "ERROR",
     "MARK_READY",
-    "NO_ROWS",
+    "NO_ROWS",  # stator.extensions.problems
     "OK",
     "REAP",
     "TIME_OUT",
@@ -34,24 +34,24 @@ __all__ = [
     "Done",
     "Duty",
     "Effect",
-    "Fact",
-    "Facts",
+    "Fact",  # stator.extensions.problems
+    "Facts",  # stator.extensions.problems
     "Follower",
     "HandAct",
     "Left",
-    "Many",
+    "Many",  # stator.extensions.problems
     "Part",
     "Problem",
-    "ProblemKind",
-    "Said",
+    "ProblemKind",  # stator.extensions.problems
+    "Said",  # stator.extensions.problems
     "Section",  # stator.extensions.admin
     "Store",
     "StoredCondition",
-    "Survey",
-    "Surveyed",
+    "Survey",  # stator.extensions.problems
+    "Surveyed",  # stator.extensions.problems
     "Upkeep",
     "WaiterHeld",
-    "about",
+    "about",  # stator.extensions.problems
     "add_section",  # stator.extensions.admin
-    "of_models",
+    "of_models",  # stator.extensions.problems
 ]

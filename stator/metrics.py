@@ -10,15 +10,17 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from stator.batteries import extensions
 from stator.capabilities import capabilities_of
-from stator.commands.doctor.postgresql import oldest_transaction
-from stator.explain.kinds import problems_in
-from stator.explain.problem import Problem
-from stator.explain.survey import Depths, Gauge
 from stator.extensions.metrics.measures import counted_in_process
+from stator.extensions.problems.commands.doctor.postgresql import oldest_transaction
+from stator.extensions.problems.in_schemas import InSchemas, in_schemas
+from stator.extensions.problems.kinds import problems_in
+from stator.extensions.problems.survey import surveys
+from stator.extensions.problems.surveyed import Gauge
 from stator.models import StatorModel, Worker
 from stator.rows.meta import managed
-from stator.survey.schemas import InSchemas, in_schemas, works_in_schemas
-from stator.survey.survey import surveys
+from stator.rows.problem import Problem
+from stator.survey.looks import works_in_schemas
+from stator.survey.numbers import Depths
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {

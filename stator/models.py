@@ -17,15 +17,12 @@ from django.utils.functional import classproperty
 import stator.extensions.options  # noqa: F401
 from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
-from stator.explain import LATELY, Estimate, InLine, Problem, Reason, Starving, estimate, explain, line_ends, starving
-from stator.explain.causes import differing
-from stator.explain.kinds import ProblemKind, add_problem_kind
-from stator.explain.problem import AdminAction
-from stator.explain.survey import Survey
 from stator.extensions.events.models import Event
 from stator.extensions.limits.models import Limit
 from stator.extensions.overview.models import Overview
 from stator.extensions.pauses.models import Pause
+from stator.extensions.problems import verbs
+from stator.extensions.problems.kind import ProblemKind, add_problem_kind, differing
 from stator.extensions.progress.models import Progress, progress_of
 from stator.extensions.reports.models import History, Report, reports_of
 from stator.extensions.reports.reading import history_of
@@ -59,6 +56,7 @@ from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, prepare_options, written_to
 from stator.rows.news import Portion, how_far
+from stator.rows.problem import AdminAction, Problem, Reason
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.records import records_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
@@ -71,16 +69,13 @@ from stator.rows.workers import Worker, ids_of, name_of, names_of, tokens_of, wo
 from stator.scopes import are_apart, in_parts
 
 __all__ = [
-    "LATELY",
     "SPREAD",
     "Action",
     "AdminAction",
     "Before",
     "Depth",  # stator.extensions.stats
-    "Estimate",
     "Event",  # stator.extensions.events
     "History",  # stator.extensions.reports
-    "InLine",
     "LazyJSONField",
     "Limit",  # stator.extensions.limits
     "MomentField",
@@ -89,28 +84,25 @@ __all__ = [
     "Pause",  # stator.extensions.pauses
     "Portion",
     "Problem",
-    "ProblemKind",
+    "ProblemKind",  # stator.extensions.problems
     "Progress",  # stator.extensions.progress
     "Reason",
     "Report",  # stator.extensions.reports
     "ShadowLine",  # stator.extensions.shadow
     "SpreadField",
-    "Starving",
     "State",
     "StateField",
     "StateGraph",
     "StatorModel",
     "Stats",  # stator.extensions.stats
     "Step",  # stator.extensions.steps
-    "Survey",
     "Version",
     "Worker",
-    "add_problem_kind",
+    "add_problem_kind",  # stator.extensions.problems
     "are_apart",
     "column_of",
     "created",
-    "differing",
-    "estimate",
+    "differing",  # stator.extensions.problems
     "field_of",
     "history_of",  # stator.extensions.reports
     "home_of",
@@ -118,7 +110,6 @@ __all__ = [
     "ids_of",
     "in_parts",
     "key_of",
-    "line_ends",
     "local_moment",
     "local_now",
     "make_due",
@@ -133,7 +124,6 @@ __all__ = [
     "remembered",
     "reports_of",  # stator.extensions.reports
     "shown_key",
-    "starving",
     "state_field",
     "state_name",
     "state_of",
@@ -228,11 +218,8 @@ class StatorModel(models.Model):
         move = sync_to_async(cls.transition_perform_queryset)
         return await move(queryset, state, actor=actor, reason=reason, start_over=start_over)
 
-    def explain(self) -> list[Reason]:
-        """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
-        return explain(type(self), self.pk, home_of(self))
-
-    aexplain = in_thread(explain)
+    explain = verbs.explain  # stator.extensions.problems
+    aexplain = verbs.aexplain  # stator.extensions.problems
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any) -> Self:

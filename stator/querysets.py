@@ -11,9 +11,9 @@ from django.db.models import Count, Manager, Model, Q
 
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
-from stator.explain.reasons import explain_counts
 from stator.extensions.events.verbs import HasEvents, TakesEvents
 from stator.extensions.pauses.verbs import Pausing
+from stator.extensions.problems.verbs import Explaining
 from stator.extensions.progress.claims import SaysProgress
 from stator.extensions.reports.verbs import Reporting
 from stator.extensions.steps.claims import DoesSteps
@@ -41,6 +41,7 @@ OVERDUE = 60.0
 
 
 class OperatorQuerySet(
+    Explaining,  # stator.extensions.problems
     Pausing,  # stator.extensions.pauses
     Reporting,  # stator.extensions.reports
     GuardedQuerySet[M],
@@ -155,10 +156,6 @@ class OperatorQuerySet(
         filled = {field.name_of(value): count for value, count in counted}
         names = [*graph_of(self.model).states, *([UNMANAGED] if field.null else [])]
         return {**dict.fromkeys(names, 0), **filled}
-
-    def explain_counts(self) -> dict[str, int]:
-        """Return the number of rows by the code of the first reason that ``explain()`` gives for them."""
-        return explain_counts(self)
 
     @property
     def _automatic(self) -> dict[str, list[object]]:

@@ -98,11 +98,12 @@ class Extension:
     ``end``: called when a process of a worker ends.
     ``news``: the paths of :class:`~stator.rows.news.News` values, what attempts say of themselves while they run.
     ``admin``: the paths of modules that add to the pages of the admin site, imported with these.
-    ``kinds``: the paths of :class:`~stator.explain.kinds.ProblemKind` values, each with the fact that it needs: what
-    can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview.
+    ``kinds``: the paths of :class:`~stator.models.ProblemKind` values, or of tuples of them, each with the fact that it
+    needs: what can be wrong with objects, for ``explain()``, ``status``, ``doctor`` and the overview. They are imported
+    when somebody asks.
     ``counters``: the paths of :class:`Counts` values, what a worker counts of ended attempts, and of
     :class:`ProcessCounts` values, what any process counts.
-    ``gauges``: the paths of :class:`~stator.explain.survey.Gauge` values, metrics of the site.
+    ``gauges``: the paths of :class:`~stator.extensions.problems.surveyed.Gauge` values, metrics of the site.
     ``urls``: the paths of lists of URL patterns, which ``stator.urls`` includes.
     ``arguments``: the paths of modules with arguments of ``runstator``: ``add_arguments(parser)``, and
     ``take(options)``, which is called before anything is made that works. One that also has

@@ -72,6 +72,12 @@ _KEY = re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-
 _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----")
 
 
+def either(names: Sequence[str]) -> str:
+    """Return names as alternatives: ``paid, sent or failed``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -11,6 +11,7 @@ from stator.seams import Extension
 EXTENSIONS = (
     "tasks.extensions.api",
     "tasks.extensions.backend",
+    "tasks.extensions.problems",
 )  # fmt: skip
 
 
@@ -42,7 +43,6 @@ class TasksConfig(AppConfig):
 
 # The modules with a ``connect()``.
 CONNECTED: list[str] = [
-    "diagnosis.kinds",
     "worker.attempts",
     "conf",
     "schedules.periodic_sync",

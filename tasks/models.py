@@ -7,13 +7,14 @@ from typing import ClassVar, cast
 from django.db.models import F
 
 from stator.asynchronous import in_thread
-from stator.models import Reason, StateField, name_of, worker_of
+from stator.models import StateField, name_of, worker_of
 from stator.texts import Json
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.extensions.api.models import Consumer
+from tasks.extensions.problems import verbs
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
-from tasks.queue import explaining, operator_actions, publishing, runs
+from tasks.queue import operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.batches import Batch
 from tasks.queue.queues import Queue
@@ -133,6 +134,4 @@ class Task(TaskRow):
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
 
-    def explain(self) -> list[Reason]:
-        """Return why the task is not moving: the queue's reasons, then the framework's for any managed object."""
-        return explaining.explain(self, super().explain())
+    explain = verbs.explain  # tasks.extensions.problems

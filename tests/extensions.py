@@ -122,7 +122,7 @@ EXTENSIONS = {
     "metrics": Extension(
         "stator/metrics.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
-        needs="views",
+        needs="views problems",
         tests="tests/stator/extensions/metrics/*",
     ),
     "tracing": Extension("", r"(?i)tracing|traced"),
@@ -143,14 +143,12 @@ EXTENSIONS = {
         r"|stator\.migration_operations|stator\.adoption",
     ),
     "problems": Extension(
-        "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
-        "stator/commands/trouble.py stator/survey/* stator/db/bounded_counts.py stator/db/looks.py "
-        "tasks/diagnosis/* "
-        "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py "
-        "tasks/queue/paces.py",
-        r"^(explain\w*|Reason|ProblemKind|Survey\w*|surveys|add_problem_kind|problems_in|prospects)$|stator\.explain"
-        r"|stator\.survey"
-        r"|(?i:doctor|unserved)|tasks\.diagnosis",
+        "",
+        r"^(explain\w*|ProblemKind|Survey\w*|surveys|add_problem_kind|problems_in|prospects)$"
+        r"|(?i:doctor|unserved)",
+        tests="tests/stator/explain/* tests/stator/commands/doctor/* tests/stator/commands/test_explain* "
+        "tests/stator/commands/test_status* tests/operating/* tests/tasks/diagnosis/* "
+        "tests/tasks/queue/test_unserved.py",
     ),
     "overview": Extension(
         "stator/admin_site/* stator/static/stator/overview.js stator/templates/stator/admin/line.html "
@@ -159,7 +157,7 @@ EXTENSIONS = {
         "stator/templates/stator/admin/overview_schemas.html stator/templates/stator/admin/overview_workers.html "
         "stator/templates/stator/admin/search_form.html stator/templates/stator/admin/state_bar.html",
         r"^(Overview|[Ss]parkline|shown_problem|Minutes|minutes_of|[Ss]tays|flows)$|admin_site",
-        needs="admin",
+        needs="admin problems",
         tests="tests/stator/extensions/overview/*",
     ),
     "pictures": Extension(
@@ -189,7 +187,7 @@ EXTENSIONS = {
     "backend": Extension("tasks/backend/*", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"),
     "schedules": Extension(
         "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/commands/schedules.py "
-        "tasks/diagnosis/schedules.py tasks/diagnosis/turns.py",
+        "tasks/extensions/problems/schedules.py tasks/extensions/problems/turns.py",
         r"(?i)schedules?$|periodic|cron|^tick\w*$",
     ),
     "batches": Extension(
@@ -227,7 +225,9 @@ ENGINES = (
 # The tables that list extensions.
 TABLES = "stator/db/effect_table.py"
 SURFACES = (
-    "stator/checks/* stator/commands/* stator/draining.py stator/extending.py stator/management/* "
+    "stator/checks/* stator/commands/* stator/draining.py stator/explain.py stator/extending.py stator/management/* "
+    "stator/survey/* tasks/queue/figures.py tasks/queue/latest_errors.py tasks/queue/paces.py tasks/queue/serving.py "
+    "stator/db/bounded_counts.py stator/db/looks.py stator/rows/problem.py "
     "stator/terminal.py stator/testing.py "
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py "
     "stator/rows/unlocks.py stator/rows/due_times.py stator/rows/record_tables.py tasks/testing.py"

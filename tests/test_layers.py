@@ -31,7 +31,7 @@ TASK_FLOORS = {
     "extensions.backend.priorities extensions.isolation.options queue.actions queue.expressions queue.rules queue.runs "
     "schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker actions.throttles",
-    2: "chores dead_letters diagnosis testing extensions.stats.samples",
+    2: "chores dead_letters testing extensions.stats.samples",
     3: "admin api apps commands extensions management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
@@ -43,6 +43,8 @@ FACADES = (
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
+# What these import when one of their functions is called, and not before.
+LATE = {"stator.extensions.problems.verbs", "tasks.extensions.problems.verbs"}
 # The models of the rows on floor 0, which only type checkers follow.
 FOR_TYPES = {"tasks.models"}
 LOADERS = ("import_module", "import_string", "importlib.import_module")
@@ -67,7 +69,8 @@ LOADED_BY_NAME = {
     ("metrics", "path"),
     ("urls", "patterns"),
     ("commands", "path"),
-    ("commands.doctor", "path"),
+    ("extensions.problems.commands.doctor", "path"),
+    ("extensions.problems.kinds", "_path"),
     ("admin", "_path"),
     ("management.commands.runstator", "path"),
     # The settings of this very process.
@@ -83,8 +86,8 @@ WITH_SQL = {
     "adoption": "asks the server for its indexes, and locks a table",
     "citus": "adds columns, and makes databases for tests",
     "checks.databases": "asks the server for what it knows of itself",
-    "commands.doctor.servers": "the same, on each node of a cluster",
-    "commands.doctor.tables": "the same",
+    "extensions.problems.commands.doctor.servers": "the same, on each node of a cluster",
+    "extensions.problems.commands.doctor.tables": "the same",
     "extensions.steps.attempt": "inserts what is selected from the row of a claim",
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
@@ -278,6 +281,8 @@ def run_edges_of(name):
 def run_tree_of(name):
     """A module without what is for type checkers only, which is at its top."""
     body = tree_of(WHOLE_NAMES[name]).body
+    if name in LATE:
+        body = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
     return ast.Module([n for n in body if not (isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")], [])
 
 
@@ -352,6 +357,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.rows.readings"}
     # Figures of models over time.
     further |= {"stator.survey.flow"}
+    # What kinds of problems read, and when a backlog is done.
+    further |= {f"stator.extensions.problems.{name}" for name in ("starving", "surveyed")} | {"stator.survey.estimates"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # How a long action shows how far it is.

@@ -15,9 +15,10 @@ from django.template.response import TemplateResponse
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_of, log, noun_of, refuse, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
-from stator.explain.reasons import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
+from stator.rows.due_times import looked_at
+from stator.rows.readings import read
 from stator.rows.state_column import state_name
 from stator.texts import escape
 from stator.undo import undoable
@@ -122,7 +123,7 @@ def carry_out(
     if snapshot is not None and snapshot.rows is not None:
         # Rows that a filter no longer finds are left alone too.
         left = max(left, len(snapshot.rows) - done)
-    kept = escape(prospects(rows, looked, done)) if looked else ""
+    kept = escape(read("prospects", rows.db, rows, looked, done, otherwise="")) if looked else ""
     words = f"{_left_alone(model_admin, act, left, changes)} {kept}".strip()
     tell(model_admin, request, done, _of_number(act.done, done), words)
     return back(model_admin, request)

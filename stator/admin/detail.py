@@ -16,12 +16,12 @@ from stator.admin.links import ways_of
 from stator.admin.picture import circle_of, picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
-from stator.explain import Problem
-from stator.explain.kinds import kind_of
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.clock import moment_text
-from stator.rows.meta import option_of, owner_of
+from stator.rows.meta import home_of, option_of, owner_of
+from stator.rows.problem import Problem
+from stator.rows.readings import read
 from stator.rows.state_column import state_name, state_of
 
 # Seconds between refreshes by the script.
@@ -38,14 +38,14 @@ FORMS: list[Forms] = []
 def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> dict[str, object]:
     """Return what the template shows of the row to this user."""
     past = timeline_of(row)
-    reasons = row.explain()
+    reasons, is_alarming = read("reasons", home_of(row), row, otherwise=([], False))
     return {
         "original": row,
         "opts": model_admin.opts,
         "stator_every": EVERY,
         "stator_reasons": reasons,
         "stator_explained": [(each, ways_of(model_admin.admin_site, type(row), each)) for each in reasons],
-        "stator_trouble": any(kind_of(reason.code).alarming for reason in reasons),
+        "stator_trouble": is_alarming,
         "stator_first": [form for forms in FIRST_FORMS for form in forms(model_admin, request, row, reasons)],
         "stator_further": [form for forms in FORMS for form in forms(model_admin, request, row, reasons)],
         "stator_state": state_name(row),

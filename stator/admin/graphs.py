@@ -4,7 +4,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
-from stator.explain.survey import Depths, InState
 from stator.graph import State
 from stator.graph.drawing import kind_of
 from stator.graph.durations import span
@@ -12,6 +11,7 @@ from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_o
 from stator.models import StatorModel
 from stator.rows.state_column import state_field
 from stator.survey.flow import Flow
+from stator.survey.numbers import Depths, InState
 from stator.texts import count_text
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)

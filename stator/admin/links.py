@@ -8,10 +8,9 @@ from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html
 
-from stator.explain import Reason
-from stator.explain.problem import Numbers
 from stator.rows.keys import shown_text
 from stator.rows.meta import model_named, model_of
+from stator.rows.problem import Numbers, Reason
 from stator.rows.state_column import state_field
 from stator.rows.workers import Worker
 

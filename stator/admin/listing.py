@@ -25,11 +25,11 @@ from stator.admin.control_characters import Shown, SpellingAdmin
 from stator.admin.export import AS, TYPES, exported
 from stator.admin.fields import can_be_key, prefilled
 from stator.db.search_lookups import PREFIX
-from stator.explain.kinds import knows_own_workers
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
+from stator.rows.readings import read
 from stator.rows.state_column import state_field
 from stator.rows.workers import live_workers
 from stator.texts import COUNTED
@@ -309,5 +309,5 @@ def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> dict[str, ob
             state_field(owner).is_left or any(worker.serves(label) for worker in live_workers(using))
         ),
         # Not only worker processes may serve the objects; the overview and their pages say whether anything does.
-        "stator_has_others": knows_own_workers(label),
+        "stator_has_others": read("own_workers", using, label, otherwise=False),
     }

@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
-from stator.explain import Problem
-from stator.explain.problem import Numbers
-from stator.explain.sentences import either
 from stator.graph import StateGraph
 from stator.graph.drawing import described, joined
 from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, lay_out
 from stator.models import StatorModel
 from stator.rows.meta import model_named
+from stator.rows.problem import Numbers, Problem
 from stator.rows.state_column import state_name
+from stator.texts import either
 
 
 @dataclass(frozen=True, slots=True)

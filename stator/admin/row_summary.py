@@ -9,7 +9,6 @@ from django.db.models.functions import Left
 from django.utils import timezone
 
 from stator.conf import read_settings
-from stator.explain.sentences import passes, times_out
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
@@ -19,6 +18,7 @@ from stator.rows.news import HowFar, how_far
 from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, state_name, state_of
 from stator.rows.workers import worker_of
+from stator.survey.estimates import passes, times_out
 from stator.texts import counted
 
 NONE = "\N{EM DASH}"

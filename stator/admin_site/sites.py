@@ -8,10 +8,11 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
 from stator.extensions.overview.models import Overview
+from stator.extensions.problems.in_schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
+from stator.extensions.problems.survey import problems, surveys
 from stator.models import StatorModel
 from stator.rows.meta import managed
-from stator.survey.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
-from stator.survey.survey import problems, surveys
+from stator.survey.looks import works_in_schemas
 from stator.texts import counted
 from stator.worker.startup import Unusable
 

@@ -6,20 +6,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from stator.batteries import extensions
-from stator.commands import (
-    doctor,
-    explain,
-    graph,
-    move,
-    preview,
-    prune,
-    retry,
-    statements,
-    status,
-    undo,
-    unlock,
-    workers,
-)
+from stator.commands import graph, move, preview, prune, retry, statements, undo, unlock, workers
 from stator.commands.answer import Answer, Options
 
 
@@ -37,7 +24,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, graph, retry, unlock, move, undo, preview, workers, prune, doctor,
+    graph, retry, unlock, move, undo, preview, workers, prune,
     statements,
 )  # fmt: skip
 

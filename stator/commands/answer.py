@@ -14,6 +14,7 @@ from django.db import DEFAULT_DB_ALIAS
 from stator.graph.durations import span
 from stator.rows.actions import UNDONE_WITHIN, Action
 from stator.rows.clock import moment_json
+from stator.rows.problem import Problem
 from stator.texts import Json, escape
 
 # The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
@@ -89,3 +90,9 @@ def actor() -> str:
     except (KeyError, ImportError, OSError):
         # A container may run under a user id without a name.
         return f"user {os.getuid()}"
+
+
+def lines_of(problem: Problem) -> list[str]:
+    """Return a problem as lines for a terminal: what is wrong, then the command that fixes it."""
+    line = f"{problem.level:7}  {problem.where}: {problem.text}"
+    return [escape(each) for each in with_remedy(line, problem.command or problem.remedy)]

@@ -6,11 +6,11 @@ from django.template import Context, Engine
 
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, model_of, rows_of
-from stator.explain.survey import InState
 from stator.graph import State
 from stator.graph.drawing import Drawn, Node, described, dot, joined, mermaid
 from stator.graph.layout import LETTER, NARROWEST, Size, lay_out
 from stator.survey.depths import depths
+from stator.survey.numbers import InState
 from stator.texts import count_text
 
 HELP = "Print the graph of a model."

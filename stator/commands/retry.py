@@ -16,12 +16,11 @@ from stator.commands.arguments import (
     state_of,
 )
 from stator.commands.named import acted
-from stator.explain.reasons import looked_at, prospects
 from stator.graph.durations import span
 from stator.logs import progress
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
-from stator.rows.due_times import AT_ONCE, retry_spread
+from stator.rows.due_times import AT_ONCE, looked_at, retry_spread
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
 from stator.survey.depths import far_future
@@ -59,7 +58,10 @@ def run(options: Options) -> Answer:
     with progress("made due") as action.progress:
         count = rows.retry(action=action)
     data = {"model": model._meta.label, "retried": count, "action": action.pk}
-    kept = [*([words] if (words := prospects(every, looked, count)) else []), *offer(action, options)]
+    kept = [
+        *([words] if (words := read("prospects", every.db, every, looked, count, otherwise="")) else []),
+        *offer(action, options),
+    ]
     if not pks:
         return Answer(data, [f"{count:,} of {model._meta.label} {'is' if count == 1 else 'are'} due now.", *kept])
     done = acted(every, pks, count, data, done="made due", otherwise=_otherwise(options))

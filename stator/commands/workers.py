@@ -4,10 +4,10 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Figures, Options, table, values_of
 from stator.commands.arguments import models_of
-from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
 from stator.rows.keys import shown_key
 from stator.rows.meta import by_database
+from stator.survey.numbers import Held, Workers, WorkerStatus
 from stator.survey.workers import workers_of
 
 HELP = "List the worker processes of the last day."

@@ -95,3 +95,12 @@ def _due(pks: list[object], begun: int, apart: float) -> Case:
         When(pk__in=[pk for pk in pks if seconds[pk] == second], then=moment) for second, moment in sorted(at.items())
     ]
     return Case(*whens, default=Value(None), output_field=DateTimeField())
+
+
+# How many objects are checked; a message needs no more.
+LOOKED_AT = 1000
+
+
+def looked_at(rows: QuerySet[Model]) -> list[object]:
+    """Return the keys of the first rows, to be asked for before an action that changes what a filter finds."""
+    return list(rows.order_by("pk").values_list("pk", flat=True)[:LOOKED_AT])

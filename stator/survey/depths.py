@@ -14,7 +14,6 @@ from django.db.models import Model, Q, QuerySet, Value
 from stator.conf import load_settings
 from stator.db.bounded_counts import Answer, Question, Tally, by_state, in_all, question, tally
 from stator.db.values import Row
-from stator.explain.survey import LEASED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import longest, seconds_of
 from stator.models import StatorModel
@@ -26,6 +25,7 @@ from stator.rows.dates import due_since, start_of
 from stator.rows.indexes import line_of_all
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 from stator.statements import united
+from stator.survey.numbers import LEASED, Depths, Far, Held, InState, Stuck
 from stator.texts import COUNTED
 
 # Stuck objects that are listed for each state.

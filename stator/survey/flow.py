@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
 
-from stator.explain.survey import WorkerStatus
 from stator.graph.durations import span
 from stator.rows.readings import read
+from stator.survey.numbers import WorkerStatus
 
 HOUR, DAY, MONTH = "hour", "day", "month"
 PERIODS = (HOUR, DAY, MONTH)

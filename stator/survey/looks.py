@@ -12,9 +12,10 @@ from django.db.models import Model
 from stator.capabilities import capabilities_of
 from stator.db.looks import MOST, LockHolder, bounded, holder_among, holders
 from stator.db.retry import is_cut_short, is_lock_timeout, is_of_remote
-from stator.explain.problem import ERROR, Problem
 from stator.graph.durations import span
+from stator.rows.problem import ERROR, Problem
 from stator.rows.readings import READINGS
+from stator.scopes import PATHS, path_in_use
 from stator.texts import one_line
 
 Result = TypeVar("Result")
@@ -144,3 +145,8 @@ class Looks:
 
 def _tables_of(model: type[Model]) -> Collection[str]:
     return [part._meta.db_table.strip('"') for part in (model, *model._meta.get_parent_list())]
+
+
+def works_in_schemas(using: str = "default") -> bool:
+    """Return whether the setting names schemas, and neither a command nor a package has chosen one of them."""
+    return PATHS.served([], None, None) is not None and path_in_use(connections[using]) in ("", "public")

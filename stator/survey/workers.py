@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db.models import F
 
-from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.querysets import rows_by_label
@@ -18,6 +17,7 @@ from stator.rows.versions import GRAPHS, LEFT
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 from stator.survey.depths import held, held_by_label
 from stator.survey.looks import Looks
+from stator.survey.numbers import Held, Workers, WorkerStatus
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:

@@ -17,10 +17,10 @@ from stator.models import are_apart
 from stator.texts import COUNTED, count_text
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
-from tasks.diagnosis.figures import by_column
 from tasks.exceptions import TaskError
 from tasks.models import Batch, Task
 from tasks.queue.expressions import CountOf, for_each
+from tasks.queue.figures import by_column
 
 
 @admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])

@@ -12,9 +12,9 @@ from stator.admin.access import Pages
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from stator.texts import count_text
-from tasks.diagnosis.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import has_any
+from tasks.queue.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
 

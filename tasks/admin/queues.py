@@ -21,8 +21,8 @@ from stator.survey.flow import HOUR, PERIODS
 from tasks.admin.queue_flow import dead_by_error, flow_of
 from tasks.admin.summaries import summarize
 from tasks.conf import TaskSettings
-from tasks.diagnosis.figures import Figures, add_figures
 from tasks.models import Queue, Task
+from tasks.queue.figures import Figures, add_figures
 from tasks.queue.rules import NAME, RULES
 from tasks.queue.serving import service_of
 from tasks.rows.claimants import CLAIMANT_ALIVE

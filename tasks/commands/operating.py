@@ -21,12 +21,12 @@ from stator.logs import progress
 from stator.models import Action, Now, moment_json, moment_text
 from stator.texts import JsonObject, counted, nearest
 from tasks.actions.registry import declared
-from tasks.diagnosis.figures import figures_of
 from tasks.exceptions import TaskError
 from tasks.messages import BIGINT
 from tasks.models import Queue, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.figures import figures_of
 from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.queue.put_off import PutOff, put_off, waiting_for_limits
 from tasks.queue.rules import queue_name_problem

@@ -1,7 +1,7 @@
 """The rules about the tasks that a worker may claim: the list :data:`RULES`, for named workers and worker processes.
 
-Claims of both kinds of workers are made from it, and so are the reasons of :mod:`tasks.queue.explaining` and
-:mod:`tasks.queue.unserved`. The limits of leases and attempts are here too.
+Claims of both kinds of workers are made from it, and so are the reasons of ``explain()``. The limits of leases and
+attempts are here too.
 """
 
 import json
@@ -119,7 +119,7 @@ class Rule:
 
     ``about``: ``TASK``; ``PROCESS`` if only worker processes obey the rule; ``VALUE`` for other tasks with the same
     exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``told`` returns the
-    parts of the reason, given the task and all tasks; without it, :mod:`tasks.queue.unserved` gives the reason.
+    parts of the reason, given the task and all tasks; without it, what serves the queue gives the reason.
     """
 
     code: str

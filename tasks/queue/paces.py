@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db.models import Model, QuerySet
 
 from stator.graph.durations import seconds_of
-from stator.models import LATELY
+from stator.survey.estimates import LATELY
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of
-from stator.models import Estimate, Now, estimate
+from stator.models import Now
 from stator.rows.readings import read
+from stator.survey.estimates import Estimate, estimate
 from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import declared
 from tasks.actions.throttles import ActionRate, ActionSlot

@@ -96,7 +96,7 @@ class TaskRow(StatorModel):
         heartbeat = "heartbeat_interval"
         lease_end = "tasks.queue.eligibility.lease_end_in_process"
         max_runtime = "tasks.queue.eligibility.timeout_in_process"
-        reasons = "tasks.queue.unserved.reasons"
+        reasons = "tasks.extensions.problems.unserved.reasons"
         fixed = ("batch",)  # stator.extensions.related
         beside = ("tasks.Run",)
         everywhere = ("tasks.Queue",)

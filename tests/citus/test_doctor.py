@@ -3,8 +3,8 @@
 import pytest
 from django.db import connections
 
-from stator.commands.doctor import examine
-from stator.explain.problem import OK
+from stator.extensions.problems.commands.doctor import examine
+from stator.rows.problem import OK
 from tests.citus.conftest import run
 from tests.citus.test_migrations import migrate
 from tests.processes import wait_until
@@ -23,7 +23,7 @@ def test_each_node_is_examined_and_named(schema: str) -> None:
 
 def test_dead_rows_of_a_table_are_found_on_its_node(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     migrate(schema)
-    monkeypatch.setattr("stator.commands.doctor.postgresql.DEAD_ROWS", 5)
+    monkeypatch.setattr("stator.extensions.problems.commands.doctor.postgresql.DEAD_ROWS", 5)
     Step.objects.using(schema).bulk_create(Step(name=str(number)) for number in range(100))
     Step.objects.using(schema).all().delete()
     run(schema, "SELECT run_command_on_all_nodes('SELECT pg_stat_force_next_flush()')")
@@ -36,7 +36,7 @@ def test_dead_rows_of_a_table_are_found_on_its_node(schema: str, monkeypatch: py
 
 def test_wait_for_a_lock_is_found_on_its_node(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     migrate(schema)
-    monkeypatch.setattr("stator.commands.doctor.postgresql.LONG_WAIT", -1.0)
+    monkeypatch.setattr("stator.extensions.problems.commands.doctor.postgresql.LONG_WAIT", -1.0)
     change = f"UPDATE testapp_step SET name = '' WHERE id = {Step.objects.using(schema).create().pk}"
     holding, waiting = connections[schema].copy(), connections[schema].copy()
 

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 from django.db import connections
 
-from stator.commands.doctor import examine
-from stator.survey.survey import problems, surveys
+from stator.extensions.problems.commands.doctor import examine
+from stator.extensions.problems.survey import problems, surveys
 from tests.citus.conftest import NAME, NODES, MakeDatabase, address_of, over_the_nodes
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import CROWDED, size

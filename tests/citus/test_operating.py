@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from stator.explain import explain_counts
+from stator.extensions.problems.reasons import explain_counts
 from stator.models import History, Report
 from stator.rows.lookups import try_lookups
 from stator.runner import StatorRunner

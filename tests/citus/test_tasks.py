@@ -27,7 +27,7 @@ from stator.models import Depth
 from stator.runner import StatorRunner
 from stator.testing import advance, drain
 from tasks.backend.framework import task_finished
-from tasks.diagnosis.queues import paused
+from tasks.extensions.problems.queues import paused
 from tasks.extensions.stats.samples import sample
 from tasks.models import Batch, Queue, Run, Task
 from tasks.rows.queues import label_of

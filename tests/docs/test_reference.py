@@ -15,8 +15,8 @@ from django.core.management import load_command_class
 
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
-from stator.explain.kinds import KINDS
 from stator.extensions.metrics.measures import counters
+from stator.extensions.problems.kinds import KINDS
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import gauges
@@ -25,7 +25,7 @@ from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.column_guard import GuardedQuerySet
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
-from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
+from tasks.extensions.problems.kinds import KINDS as KINDS_OF_TASKS
 from tasks.models import Queue, Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from django.db import connection
 
-from stator.commands.doctor import postgresql as doctor
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_token, new_worker_id
-from stator.explain.problem import OK, WARNING
+from stator.extensions.problems.commands.doctor import postgresql as doctor
+from stator.rows.problem import OK, WARNING
 from stator.worker.duties import LIMIT
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind

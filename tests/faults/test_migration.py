@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from django.db import connection
 
-from stator.commands.doctor import tables
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.explain.problem import OK
+from stator.extensions.problems.commands.doctor import tables
+from stator.rows.problem import OK
 from tests.adopting import TABLE, apply, before, execute, generated, table_to_adopt
 from tests.processes import wait_until
 from tests.projects import conninfo

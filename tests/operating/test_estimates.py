@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from stator.explain.estimates import estimate, pace_text
 from stator.extensions.stats.readings import paces
 from stator.models import Depth, Stats, Worker
+from stator.survey.estimates import estimate, pace_text
 from tasks.models import Queue
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, put, raw
@@ -122,7 +122,7 @@ def test_queues_say_when_they_are_done(queue, admin_client):
 
 
 def test_pace_of_a_busy_queue_is_that_of_its_latest_tasks(queue, monkeypatch):
-    monkeypatch.setattr("tasks.diagnosis.figures.MAX_ENDED", 500)
+    monkeypatch.setattr("tasks.queue.figures.MAX_ENDED", 500)
     monkeypatch.setattr("tasks.queue.paces.MAX_ENDED", 500)
     [told] = json.loads(shell("tasks", "queues", "--json"))
     # 500 in the 100 seconds since they ended, and in those that this test takes.

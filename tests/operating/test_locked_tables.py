@@ -13,16 +13,16 @@ from django.db import OperationalError, connection
 from django.db.transaction import atomic
 
 from stator.db.looks import bounded
-from stator.explain.kinds import problems_in
+from stator.extensions.problems.kinds import problems_in
+from stator.extensions.problems.survey import survey
 from stator.survey import looks
-from stator.survey.survey import survey
 from tests.operating.tools import overview, shell
 from tests.stator.db.test_locks import locked
 from tests.stator.making import put
 from tests.testapp.basic import Step
 from tests.testapp.operators import Parcel
 
-survey_module = importlib.import_module("stator.survey.survey")
+survey_module = importlib.import_module("stator.extensions.problems.survey")
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

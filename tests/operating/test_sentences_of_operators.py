@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from stator.admin.access import Pages
 from stator.extensions.overview.problems import shown_problem
+from stator.extensions.problems.survey import problems, surveys
 from stator.extensions.stats.minutes import minutes_of
 from stator.models import Depth, History, StatorModel, Stats
 from stator.rows.meta import managed
-from stator.survey.survey import problems, surveys
 from stator.worker import duties
 from tasks.chores.retention import prune
 from tasks.models import Queue, Task

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from stator.extensions.problems.survey import survey
 from stator.models import Worker
-from stator.survey.survey import survey
 from stator.testing import drain
 from tasks.models import Queue, Task
 from tests.operating.tools import overview, shell

@@ -10,8 +10,8 @@ from itertools import product
 import pytest
 
 from stator.db.interface import new_token, new_worker_id
-from stator.explain.crew import Crew, served_for
 from stator.models import Worker
+from stator.survey.crew import Crew, served_for
 from stator.worker.presence import Presence
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, operations_of, put, raw

@@ -27,7 +27,7 @@ def test_database_of_an_unknown_vendor_can_do_what_every_database_can():
 )
 def test_doctor_names_the_vendor_that_it_cannot_look_at(monkeypatch, look, name):
     module, _, function = look.partition(".")
-    module = import_module(f"stator.commands.doctor.{module}")
+    module = import_module(f"stator.extensions.problems.commands.doctor.{module}")
     monkeypatch.setattr(module, "connections", {"default": SimpleNamespace(vendor="oracle")})
     found = getattr(module, function)("default", [])
     finding = found[0] if isinstance(found, list) else found

@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils.html import escape
 
 from stator.extensions.pauses.models import pause_objects
+from stator.extensions.problems.survey import problems, survey
 from stator.extensions.reports.models import failure_report
 from stator.graph.failures import describe
 from stator.models import History, Pause, Report
@@ -20,7 +21,6 @@ from stator.rows.actions import Action
 from stator.rows.keys import shown_text
 from stator.rows.meta import owner_of
 from stator.rows.state_column import state_name
-from stator.survey.survey import problems, survey
 from tests.commanding import asked, run
 from tests.stator.admin.overviews import worker
 from tests.stator.making import LEASED, ago, raw, row

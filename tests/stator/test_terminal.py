@@ -10,7 +10,7 @@ import tempfile
 import pytest
 from django.core.management import call_command
 
-from stator.commands import status
+from stator.extensions.problems.commands import status
 from stator.testing import drain
 from tasks.commands import operating
 from tasks.models import Queue

@@ -8,13 +8,13 @@ EXTENSION = Extension(
     brought=("stator.extensions.events.claims.bring_events",),
     followers=("stator.extensions.events.follower.KeptEvents",),
     kinds=(
-        "stator.extensions.events.kinds.AWAITS_NOBODY",
-        "stator.extensions.events.kinds.AWAITS_EVENT",
-        "stator.extensions.events.kinds.TAKES_EVENT",
+        "stator.extensions.events.problems.AWAITS_NOBODY",
+        "stator.extensions.events.problems.AWAITS_EVENT",
+        "stator.extensions.events.problems.TAKES_EVENT",
     ),
     admin=("stator.extensions.events.admin.pages",),
-    counters=("stator.extensions.events.figures.REFUSED",),
-    gauges=("stator.extensions.events.figures.AWAITING", "stator.extensions.events.figures.SENT"),
+    counters=("stator.extensions.events.metrics.REFUSED",),
+    gauges=("stator.extensions.events.metrics.AWAITING", "stator.extensions.events.metrics.SENT"),
     urls=("stator.extensions.events.answering.urlpatterns",),
     commands=("stator.extensions.events.send",),
 )

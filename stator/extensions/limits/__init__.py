@@ -5,5 +5,5 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="limits",
     conditions=("stator.extensions.limits.condition.LimitedStates",),
-    kinds=("stator.extensions.limits.kinds.AT_LIMIT", "stator.extensions.limits.kinds.FULL_LIMIT"),
+    kinds=("stator.extensions.limits.problems.AT_LIMIT", "stator.extensions.limits.problems.FULL_LIMIT"),
 )

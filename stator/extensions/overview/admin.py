@@ -15,10 +15,10 @@ from stator.admin.access import Pages
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import results
 from stator.admin_site.sites import StatorAdminSite
-from stator.explain.survey import GROUPED
 from stator.extensions.admin.sections import sections
 from stator.extensions.overview.all_schemas import show_schemas
 from stator.extensions.overview.panels import HEADS, show
+from stator.extensions.problems.in_schemas import schemas_of
 from stator.models import Overview, StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
@@ -28,7 +28,8 @@ from stator.rows.meta import by_database, managed
 from stator.rows.readings import read
 from stator.scopes import entering
 from stator.survey.flow import DAY, LATEST, PERIODS
-from stator.survey.schemas import schemas_of, works_in_schemas
+from stator.survey.looks import works_in_schemas
+from stator.survey.numbers import GROUPED
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")

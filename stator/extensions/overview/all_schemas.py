@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from stator.admin.access import Pages
 from stator.extensions.overview.problems import shown_problem
+from stator.extensions.problems.in_schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.models import StatorModel
-from stator.survey.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.worker.startup import Unusable
 
 # The most lines about single schemas.

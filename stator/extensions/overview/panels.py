@@ -8,14 +8,15 @@ from stator.admin.access import Pages
 from stator.admin.charts import Chart, Sparkline, chart, sparkline
 from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.listing import Context
-from stator.explain.causes import TOO_LONG
-from stator.explain.kinds import KINDS
-from stator.explain.survey import ErrorGroup, Survey, Surveyed, WorkerStatus
 from stator.extensions.overview.problems import shown_problem
+from stator.extensions.problems.kinds import KINDS
+from stator.extensions.problems.survey import problems, surveys
+from stator.extensions.problems.surveyed import Survey, Surveyed
 from stator.graph.durations import longest, span
 from stator.models import StatorModel, Worker
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed
+from stator.rows.problem import TOO_LONG
 from stator.rows.readings import READINGS, read
 from stator.rows.state_column import state_field
 from stator.survey.flow import (
@@ -32,7 +33,7 @@ from stator.survey.flow import (
     waits_in,
 )
 from stator.survey.looks import Looks
-from stator.survey.survey import problems, surveys
+from stator.survey.numbers import ErrorGroup, WorkerStatus
 from stator.texts import count_text, counted, listed
 
 # Groups of errors, and stuck objects, that are shown.

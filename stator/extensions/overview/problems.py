@@ -6,10 +6,10 @@ from django.db.models import Model, UUIDField
 from django.utils.text import slugify
 
 from stator.admin.access import Pages
-from stator.explain.kinds import kind_of
-from stator.explain.problem import AdminAction, Problem
+from stator.extensions.problems.kinds import kind_of
 from stator.models import StatorModel
 from stator.rows.meta import model_named
+from stator.rows.problem import AdminAction, Problem
 
 # Schemas that a problem links to.
 NAMED = 10

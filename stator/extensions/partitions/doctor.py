@@ -4,9 +4,9 @@ from django.db import connections
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.explain.problem import OK, WARNING, Problem
 from stator.extensions.partitions.tables import partitioned
 from stator.extensions.partitions.upkeep import rest_of
+from stator.rows.problem import OK, WARNING, Problem
 
 
 def partitions(alias: str, models: list[type[Model]]) -> list[Problem]:

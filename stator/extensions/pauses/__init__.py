@@ -5,7 +5,7 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="pauses",
     conditions=("stator.extensions.pauses.condition.Paused",),
-    kinds=("stator.extensions.pauses.kinds.PAUSED",),
+    kinds=("stator.extensions.pauses.problems.PAUSED",),
     admin=("stator.extensions.pauses.admin",),
     commands=("stator.extensions.pauses.pause", "stator.extensions.pauses.resume"),
 )

@@ -22,7 +22,6 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.admin.read_only import KeptAdmin
-from stator.explain import Problem
 from stator.extensions.pauses.models import (
     MAX_OBJECTS,
     NAMED,
@@ -38,6 +37,7 @@ from stator.extensions.pauses.models import (
 from stator.models import StatorModel
 from stator.rows.actions import Action
 from stator.rows.meta import home_of, model_named, model_of, owner_of, written_to
+from stator.rows.problem import Problem
 from stator.rows.state_column import state_of
 from stator.texts import counted, escape
 

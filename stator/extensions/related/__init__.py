@@ -7,11 +7,11 @@ EXTENSION = Extension(
     conditions=("stator.extensions.related.condition.Parked", "stator.extensions.related.condition.WaitingForRelated"),
     duties=("stator.extensions.related.duties.REOPEN_ALL", "stator.extensions.related.duties.REOPEN"),
     kinds=(
-        "stator.extensions.related.kinds.AWAITS_RELATED",
-        "stator.extensions.related.kinds.CIRCLE",
-        "stator.extensions.related.kinds.WAITS_FOR",
-        "stator.extensions.related.kinds.HEEDS_RELATED",
-        "stator.extensions.related.kinds.WAITING",
+        "stator.extensions.related.problems.AWAITS_RELATED",
+        "stator.extensions.related.problems.CIRCLE",
+        "stator.extensions.related.problems.WAITS_FOR",
+        "stator.extensions.related.problems.HEEDS_RELATED",
+        "stator.extensions.related.problems.WAITING",
     ),
     effects=("stator.extensions.related.effect.HandedOn",),
     followers=(

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from django.db.models import Model, QuerySet
 
-from stator.explain.causes import FORGOTTEN
-from stator.explain.survey import Depths
 from stator.extensions.related.circles import circle_through
 from stator.extensions.related.waits import Wait, waits_of
 from stator.graph import State
@@ -15,7 +13,9 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
+from stator.rows.problem import FORGOTTEN
 from stator.rows.state_column import state_field
+from stator.survey.numbers import Depths
 
 # How many waiting rows are read of each state, the longest-waiting first.
 READ = 1000

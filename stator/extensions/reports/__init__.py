@@ -9,6 +9,6 @@ EXTENSION = Extension(
     effects=("stator.extensions.reports.effects.KeptHistory", "stator.extensions.reports.effects.KeptReports"),
     parts=("stator.extensions.reports.parts.beside",),
     admin=("stator.extensions.reports.admin",),
-    kinds=("stator.extensions.reports.kinds.LAST_SAID",),
+    kinds=("stator.extensions.reports.problems.LAST_SAID",),
     commands=("stator.extensions.reports.errors",),
 )

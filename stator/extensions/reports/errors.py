@@ -2,16 +2,15 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, Options, table
+from stator.commands.answer import Answer, Options, lines_of, table
 from stator.commands.arguments import limit_of, models_of
-from stator.commands.trouble import lines_of
-from stator.explain.problem import Problem
-from stator.explain.survey import ErrorGroup
 from stator.extensions.reports.groups import groups
 from stator.graph.durations import span
 from stator.querysets import rows_by_label
 from stator.rows.meta import by_database
+from stator.rows.problem import Problem
 from stator.survey.looks import Looks
+from stator.survey.numbers import ErrorGroup
 from stator.texts import count_text
 
 HELP = "Group the errors of failing objects by place in the code. Retry a group: stator retry app.Model --error ID."

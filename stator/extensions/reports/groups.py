@@ -9,7 +9,6 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Right
 
 from stator.conf import load_settings
-from stator.explain.survey import GROUPED, ErrorGroup
 from stator.extensions.reports.models import Report, fingerprint_of
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
@@ -18,6 +17,7 @@ from stator.rows.keys import keys_of
 from stator.rows.state_column import state_field
 from stator.statements import is_one_of
 from stator.survey.looks import Looks
+from stator.survey.numbers import GROUPED, ErrorGroup
 
 # The most groups, largest first, that get a message although none of these errors is theirs.
 DESCRIBED = 200

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from stator.explain.causes import of_models
-from stator.explain.facts import Facts
-from stator.explain.kinds import ProblemKind
-from stator.explain.problem import WARNING, Problem
-from stator.explain.sentences import Said
-from stator.explain.survey import Surveyed
+from stator.extensions.problems.causes import of_models
+from stator.extensions.problems.facts import Facts
+from stator.extensions.problems.kind import ProblemKind
+from stator.extensions.problems.sentences import Said
+from stator.extensions.problems.surveyed import Surveyed
 from stator.extensions.shadow.options import in_shadow
+from stator.rows.problem import WARNING, Problem
 from stator.texts import listed
 
 NO_OPTION = "Nothing to do. To have workers move them, start workers without --shadow."

@@ -21,7 +21,7 @@ from stator.capabilities import capabilities_of
 from stator.citus.watching import WATCH
 from stator.db.interface import Operations
 from stator.db.retry import is_of_remote
-from stator.explain.problem import ERROR, OK, Problem
+from stator.rows.problem import ERROR, OK, Problem
 from stator.rows.spread import spread_field
 from stator.texts import counted
 from stator.worker.parts import WorkerPart

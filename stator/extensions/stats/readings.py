@@ -6,7 +6,6 @@ from itertools import pairwise
 
 from django.db.models import Model, Sum
 
-from stator.explain.estimates import LATELY, Pace
 from stator.extensions.stats.flows import read_flows
 from stator.extensions.stats.minutes import minutes_of
 from stator.extensions.stats.models import Depth, Stats, this_hour
@@ -16,6 +15,7 @@ from stator.rows.clock import Now
 from stator.rows.deletions import COUNTED_BY, Deleted, Retention
 from stator.rows.readings import READINGS, Reading
 from stator.rows.stay import Stay
+from stator.survey.estimates import LATELY, Pace
 
 
 def paces(using: str, labels: Iterable[str]) -> dict[str, Pace]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from django.db.models import Model, QuerySet
 
-from stator.explain.facts import Fact, Facts
-from stator.explain.kinds import ProblemKind
-from stator.explain.sentences import Said
+from stator.extensions.problems.facts import Fact, Facts
+from stator.extensions.problems.kind import ProblemKind
+from stator.extensions.problems.sentences import Said
 from stator.extensions.steps.models import steps_of
 
 # Steps are named up to this number.

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.models import Depth, Now, Stats
-from tasks.diagnosis.figures import waiting_in
 from tasks.queue.expressions import CountOf, FirstOf, for_each
+from tasks.queue.figures import waiting_in
 from tasks.rows.queues import label_of
 from tasks.rows.tables import Rows, queue_rows
 from tasks.rows.tasks import TERMINAL

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from stator.explain.kinds import kind_of
+from stator.extensions.problems.kinds import kind_of
 from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Pause, Report, Worker
 from stator.rows.beginning import FRAMEWORK_COLUMNS

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stator.explain.kinds import kind_of
+from stator.extensions.problems.kinds import kind_of
 from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Report, Worker
 from stator.rows.workers import worker_of
@@ -43,9 +43,9 @@ def test_status_has_figures_of_every_kind():
 
 
 def test_counts_that_ended_at_a_limit_are_marked(monkeypatch):
-    for module in ("survey.depths", "explain.survey", "explain.causes", "texts"):
+    for module in ("survey.depths", "survey.numbers", "extensions.problems.causes", "texts"):
         monkeypatch.setattr(f"stator.{module}.COUNTED", 2)
-    for module in ("survey.depths", "explain.survey"):
+    for module in ("survey.depths", "survey.numbers"):
         monkeypatch.setattr(f"stator.{module}.LEASED", 2)
     for _ in range(4):
         put(Errand)

@@ -12,10 +12,10 @@ from django.utils import timezone
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from stator.admin.access import Pages
-from stator.commands import status
-from stator.commands.doctor import standing, tables
-from stator.explain.problem import OK
 from stator.extensions.overview.panels import show
+from stator.extensions.problems.commands import status
+from stator.extensions.problems.commands.doctor import standing, tables
+from stator.rows.problem import OK
 from tasks.models import Schedule, Task
 from tests.stator.explain.sites import Site, sites
 from tests.testapp.explained import Errand

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from stator.explain.kinds import KINDS, ProblemKind, kinds_of_apps
-from stator.explain.problem import ERROR, OK, WARNING, Problem
-from stator.explain.survey import Survey, Workers
+from stator.extensions.problems.kind import ProblemKind
+from stator.extensions.problems.kinds import KINDS, kinds_of_apps
+from stator.extensions.problems.surveyed import Survey
+from stator.rows.problem import ERROR, OK, WARNING, Problem
+from stator.survey.numbers import Workers
 
 OF_MANY = [*(kind for kind in KINDS if kind.of_many), *kinds_of_apps()]
 

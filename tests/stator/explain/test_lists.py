@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 from django.test import Client, RequestFactory
 
 from stator.admin.access import Pages
-from stator.explain.kinds import KINDS, problems_in
 from stator.extensions.overview.problems import shown_problem
+from stator.extensions.problems.kinds import KINDS, problems_in
+from stator.extensions.problems.survey import survey
 from stator.models import Worker
-from stator.survey.survey import survey
-from tasks.diagnosis.kinds import KINDS as OF_TASKS
+from tasks.extensions.problems.kinds import KINDS as OF_TASKS
 from tasks.models import Queue, Schedule, Task
 from tests.stator.admin.overviews import failing, held, worker
 from tests.stator.making import ago, change, put

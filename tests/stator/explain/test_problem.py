@@ -2,9 +2,10 @@
 
 import pytest
 
-from stator.explain import kinds
-from stator.models import Problem, ProblemKind, Survey, add_problem_kind
-from stator.survey.survey import survey
+from stator.extensions.problems import kind, kinds
+from stator.extensions.problems.survey import survey
+from stator.extensions.problems.surveyed import Survey
+from stator.models import Problem, ProblemKind, add_problem_kind
 from tests.testapp.explained import Errand
 
 SICK = Problem("stuck", "1 is stuck", where="testapp.Errand", model="testapp.errand", detail="7")
@@ -12,7 +13,9 @@ SICK = Problem("stuck", "1 is stuck", where="testapp.Errand", model="testapp.err
 
 @pytest.mark.django_db
 def test_kind_of_an_app_finds_its_problems_in_the_database_that_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "_added", [])
+    added: list[ProblemKind] = []
+    for module in (kind, kinds):
+        monkeypatch.setattr(module, "ADDED", added)
     asked: list[str] = []
 
     def find(found: Survey) -> list[Problem]:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from stator.explain import reasons as module
-from stator.explain.reasons import looked_at, prospects
+from stator.extensions.problems.reasons import prospects
 from stator.models import Pause, Worker
+from stator.rows import due_times
+from stator.rows.due_times import looked_at
 from tests.stator.making import put
 from tests.testapp.explained import Errand
 
@@ -47,7 +48,7 @@ def test_one_object_gets_the_sentence_of_its_page(crew):
 
 
 def test_only_some_of_many_are_looked_at(crew, monkeypatch):
-    monkeypatch.setattr(module, "LOOKED_AT", 2)
+    monkeypatch.setattr(due_times, "LOOKED_AT", 2)
     for _ in range(3):
         put(Errand)
     Worker.objects.update(models=[])

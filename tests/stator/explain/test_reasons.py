@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.db.models.functions import Now
 
-from stator.explain import explain, explain_counts
-from stator.explain.kinds import KINDS
+from stator.extensions.problems.kinds import KINDS
+from stator.extensions.problems.reasons import explain, explain_counts
 from stator.models import Pause, Report, Worker
 from stator.rows.columns import parking
 from tests.stator.explain.errands import held, report

@@ -138,8 +138,8 @@ def test_place_in_line_is_counted_up_to_a_bound(crew, monkeypatch):
     assert [str(first(errand)) for errand in errands[:3]] == [
         "Ready, and next in line.", "Ready, with 1 object before it.", "Ready, with 2 objects before it.",
     ]  # fmt: skip
-    monkeypatch.setattr("stator.explain.facts.LINE", 3)
-    monkeypatch.setattr("stator.explain.sentences.LINE", 3)
+    monkeypatch.setattr("stator.extensions.problems.facts.LINE", 3)
+    monkeypatch.setattr("stator.extensions.problems.sentences.LINE", 3)
     reason = first(errands[4])
     assert (str(reason), reason.numbers) == ("Ready, with more than 3 objects before it.", {"more_than": 3})
     limited = put(Errand, state="limited")

@@ -11,9 +11,9 @@ from stator.admin.timeline import timeline_of
 from stator.db import own_tables
 from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
-from stator.explain.facts import gather
-from stator.extensions.events.kinds import SentEvents
+from stator.extensions.events.problems import SentEvents
 from stator.extensions.pauses.models import pause_objects
+from stator.extensions.problems.facts import gather
 from stator.graph.outcomes import Moved
 from stator.migration_operations import RenameState
 from stator.models import Action, Event, Progress, Report, Step

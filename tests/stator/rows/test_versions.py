@@ -2,8 +2,8 @@
 
 import pytest
 
-from stator.explain import explain_counts
-from stator.explain.causes import differing
+from stator.extensions.problems.kind import differing
+from stator.extensions.problems.reasons import explain_counts
 from stator.graph import State, StateGraph
 from stator.graph.fingerprints import fingerprints
 from stator.models import Worker

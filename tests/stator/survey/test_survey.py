@@ -10,14 +10,14 @@ from django.db.models.functions import Lower
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from stator.checks.tables import check_expressions
-from stator.explain import kinds
+from stator.extensions.problems import kinds
+from stator.extensions.problems import survey as module
+from stator.extensions.problems.survey import survey
 from stator.extensions.reports import groups as errors
 from stator.extensions.reports.models import failure_report
 from stator.graph import State, StateGraph
 from stator.graph.failures import describe
 from stator.models import Problem, ProblemKind, StateField, StatorModel
-from stator.survey import survey as module
-from stator.survey.survey import survey
 from tests.commanding import asked, run
 from tests.stator.making import ago, put
 from tests.testapp.basic import Step
@@ -35,7 +35,7 @@ def errands():
 def test_model_that_knows_workers_of_its_own_says_whether_it_needs_one(monkeypatch, code, needs):
     group = Problem("unserved", "They wait.", {"reason": code, "group": "all"}, where="testapp.Errand", level="error")
     own = ProblemKind("unserved", model="testapp.errand", find=lambda found: [group])
-    monkeypatch.setattr(kinds, "_added", [own])
+    monkeypatch.setattr(kinds, "ADDED", [own])
     put(Errand)
     assert errands().unserved == [group]
     assert errands().needs_worker is needs
@@ -98,7 +98,7 @@ FAILS = {
         module, "KINDS", [replace(kind, reads=kind.reads and failing_for(kind.reads)) for kind in kinds.KINDS]
     ),
     "kind of its own": lambda monkeypatch: monkeypatch.setattr(
-        kinds, "_added", [ProblemKind("own", model="testapp.errand", find=failing_for(list))]
+        kinds, "ADDED", [ProblemKind("own", model="testapp.errand", find=failing_for(list))]
     ),
 }
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from stator.db.interface import new_token
-from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
 from stator.querysets import OperatorQuerySet
 from stator.survey.depths import depths
 from stator.survey.looks import Looks
+from stator.survey.numbers import NAMED, SHOWN
 from stator.survey.workers import workers_holding
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand

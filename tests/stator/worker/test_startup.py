@@ -7,9 +7,9 @@ import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection
 from django.test.utils import isolate_apps
 
-from stator.commands.doctor.tables import usable
-from stator.explain.problem import ERROR
+from stator.extensions.problems.commands.doctor.tables import usable
 from stator.models import StatorModel
+from stator.rows.problem import ERROR
 from stator.rows.state_column import StateField
 from stator.worker import startup
 from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in

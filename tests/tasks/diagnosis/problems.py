@@ -1,8 +1,8 @@
 """Problems of queues and schedules, as the overview has them."""
 
-from stator.explain.kinds import problems_in
+from stator.extensions.problems.kinds import problems_in
+from stator.extensions.problems.survey import survey
 from stator.models import Worker
-from stator.survey.survey import survey
 from tasks.models import Queue, Schedule, Task
 from tests.stator.making import ago
 

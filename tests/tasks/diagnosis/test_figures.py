@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.diagnosis import figures as module
-from tasks.diagnosis.figures import figures_of
+from tasks.queue import figures as module
+from tasks.queue.figures import figures_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

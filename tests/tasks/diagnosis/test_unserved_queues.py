@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client import generate_latest
 
 from stator.metrics import SiteMetrics
-from tasks.diagnosis.unserved_queues import unserved
+from tasks.extensions.problems.unserved_queues import unserved
 from tasks.models import Task
 from tests.commanding import asked, run
 from tests.tasks.making import make_queue
@@ -41,7 +41,7 @@ class TestFinding:
         assert (second.code, second.numbers["group"], second.count, second.level) == ("named_only", "mail", 1, "ok")
 
     def test_no_more_than_the_first_in_line_are_examined(self, queue, monkeypatch):
-        monkeypatch.setattr("tasks.diagnosis.unserved_queues.FIRST", 3)
+        monkeypatch.setattr("tasks.extensions.problems.unserved_queues.FIRST", 3)
         live_process()
         queue.publish_many([{"action": "typo"}] * 5)
         (one,) = found()

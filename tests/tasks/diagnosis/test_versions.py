@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 
 from stator.models import Report, Worker
 from stator.testing import drain
-from tasks.diagnosis.versions import versions
+from tasks.extensions.problems.versions import versions
 from tasks.models import Queue, Schedule
 from tasks.queue.serving import registered
 from tasks.testing import advance

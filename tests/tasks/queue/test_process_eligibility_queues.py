@@ -3,8 +3,8 @@
 import pytest
 from django.core.management import CommandError, call_command
 
+from tasks.extensions.problems import unserved
 from tasks.models import Task
-from tasks.queue import unserved
 from tests.processes import wait_until
 from tests.tasks.making import make_queue
 

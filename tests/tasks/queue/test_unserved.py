@@ -7,8 +7,8 @@ import pytest
 from django.core.management import call_command
 
 from stator.models import Worker
+from tasks.extensions.problems import unserved
 from tasks.models import Claimant, Queue, Task
-from tasks.queue import unserved
 from tasks.queue.eligibility import RULES
 from tests.stator.making import ago
 from tests.tasks.making import claim_one, make_queue

@@ -12,11 +12,11 @@ from stator import Backoff, Fail, State, StateGraph, TryAgainLater
 from stator.admin import StatorAdmin
 from stator.claims import claim, find_many
 from stator.db.interface import Claim, Ended
-from stator.explain import Reason
 from stator.extensions.events.events import Sent
 from stator.graph.outcomes import Outcome
 from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
+from stator.rows.problem import Reason
 from stator.seams import Around, Extension
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
 from tasks import Context, Tick

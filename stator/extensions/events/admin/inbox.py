@@ -25,7 +25,7 @@ from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed
 from stator.rows.state_column import state_field, state_name
 from stator.statements import united
-from stator.survey.schemas import works_in_schemas
+from stator.survey.looks import works_in_schemas
 from stator.texts import COUNTED, listed
 
 # Objects of a model that are shown, and that are looked at to find them, in parts.

@@ -16,7 +16,6 @@ from stator.admin import actions, detail, filters, timeline
 from stator.admin.filters import SOMEWHERE
 from stator.admin.read_only import OfObjectAdmin
 from stator.admin.timeline import StoredEntry, TimelineEvent, move_text
-from stator.explain import Problem
 from stator.extensions.events.admin import inbox
 from stator.extensions.events.admin.answers import offered_on
 from stator.extensions.events.admin.sending import stator_send
@@ -26,6 +25,7 @@ from stator.extensions.events.events import EVENT, declared_events
 from stator.extensions.events.models import Event
 from stator.models import StatorModel
 from stator.rows.meta import graph_of, owner_of
+from stator.rows.problem import Problem
 from stator.rows.state_column import state_field
 
 

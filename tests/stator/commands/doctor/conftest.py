@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.commands.doctor import postgresql
+from stator.extensions.problems.commands.doctor import postgresql
 from stator.models import StatorModel, Worker
 from stator.rows.meta import managed
 from tests.stator.making import ago

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError, connection
 
-from stator.commands.doctor import servers
 from stator.db.interface import new_token, new_worker_id
+from stator.extensions.problems.commands.doctor import servers
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
@@ -41,7 +41,7 @@ def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew
     def fail(connection):
         raise OperationalError("canceling statement due to statement timeout")
 
-    monkeypatch.setattr("stator.survey.survey.refusal_of_writes", fail)
+    monkeypatch.setattr("stator.extensions.problems.survey.refusal_of_writes", fail)
     code, found = examined()
     assert (code, found["unread"]["level"]) == (1, "fail")
     assert "OperationalError: canceling statement due to statement timeout" in found["unread"]["message"]

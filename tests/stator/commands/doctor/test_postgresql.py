@@ -5,7 +5,7 @@ import re
 import pytest
 from django.db import connection, connections
 
-from stator.commands.doctor import postgresql
+from stator.extensions.problems.commands.doctor import postgresql
 from tests.processes import wait_until
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import put

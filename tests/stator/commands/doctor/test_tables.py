@@ -8,8 +8,8 @@ from django.apps import apps
 from django.db import connection
 
 from stator.checks.databases import check_primary
-from stator.commands.doctor import tables
 from stator.extensions.partitions import doctor, upkeep
+from stator.extensions.problems.commands.doctor import tables
 from stator.models import History
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import StrictFence

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.explain import explain
+from stator.extensions.problems.reasons import explain
 from stator.extensions.progress.models import reached
 from stator.models import Progress
 from stator.rows.transitions import move_rows

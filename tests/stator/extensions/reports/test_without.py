@@ -3,8 +3,8 @@
 import pytest
 
 from stator.admin import timeline
-from stator.explain import kinds
-from stator.extensions.reports.kinds import LAST_SAID
+from stator.extensions.problems import kinds
+from stator.extensions.reports.problems import LAST_SAID
 from tasks.dead_letters import letter_of
 from tasks.models import Schedule
 from tasks.queue.latest_errors import errors_of

@@ -1,0 +1,5 @@
+"""Why tasks do not move, and the kinds of problems of queues, tasks and schedules."""
+
+from stator.seams import Extension
+
+EXTENSION = Extension(name="problems", kinds=("tasks.extensions.problems.kinds.KINDS",))

@@ -1,0 +1,100 @@
+"""The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
+
+from stator.models import ProblemKind
+from tasks.extensions.problems import queues, schedules, starving, throttles, turns, unserved_queues, versions
+from tasks.queue import put_off
+
+TASK, SCHEDULE = "tasks.task", "tasks.schedule"
+
+KINDS = (
+    ProblemKind(
+        "unserved",
+        remedy="start a worker that serves the queue",
+        model=TASK,
+        find=unserved_queues.unserved,
+        level="error",
+        rank=1,
+        check="served",
+    ),
+    ProblemKind(
+        "queue_unclaimable",
+        remedy="clear one_per_worker, or set actions_elsewhere",
+        model=TASK,
+        find=queues.unclaimable,
+        level="error",
+    ),
+    ProblemKind(
+        "queue_paused",
+        remedy="check whether the reason still holds, then resume",
+        model=TASK,
+        find=queues.paused,
+        level="warning",
+        signs=queues.with_pause,
+    ),
+    ProblemKind(
+        "starved",
+        remedy="start a worker for the other queues, or name fair_by",
+        model=TASK,
+        find=starving.starved,
+        level="warning",
+    ),
+    ProblemKind(
+        "dead_letters",
+        remedy="find the cause, then requeue them",
+        model=TASK,
+        find=queues.dead_letters,
+        level="warning",
+        signs=queues.dead,
+    ),
+    ProblemKind(
+        "throttled",
+        remedy="wait, or raise the limit",
+        model=TASK,
+        find=throttles.throttled,
+        level="warning",
+        signs=put_off.signs,
+        keeps="waiting for a limit of their action",
+    ),
+    ProblemKind(
+        "versions",
+        remedy="restart the processes that run the old code",
+        model=TASK,
+        find=versions.versions,
+        level="warning",
+    ),
+    ProblemKind(
+        "ticks_failed",
+        remedy="mend the function, then run it now",
+        model=SCHEDULE,
+        find=schedules.failed_ticks,
+        level="error",
+        signs=schedules.with_failed,
+    ),
+    ProblemKind(
+        "schedule_late",
+        remedy="open the page of the schedule, which says why",
+        model=SCHEDULE,
+        find=schedules.late_ticks,
+        level="error",
+        signs=schedules.maybe_late,
+    ),
+    ProblemKind(
+        "throttled",
+        remedy="wait, or raise the limit",
+        model=SCHEDULE,
+        find=turns.waiting_for_rates,
+        level="warning",
+        signs=turns.signs,
+    ),
+    # Reasons of one task, from ``explaining`` beside it. All but the last three keep the task from its attempt.
+    ProblemKind("dead_letter", keeps="dead letters", alarming=True),
+    ProblemKind("claim_paused", keeps="in a paused queue"),
+    ProblemKind("no_handler", keeps="without a handler", alarming=True),
+    ProblemKind("no_named_worker", keeps="without a live worker of those that may run them", alarming=True),
+    ProblemKind("action_unserved", keeps="without a live worker that has their action", alarming=True),
+    ProblemKind("queue_unserved", keeps="without a live worker that serves their queue", alarming=True),
+    ProblemKind("no_eligible_worker", keeps="without a live worker that may have them", alarming=True),
+    ProblemKind("named_only"),
+    ProblemKind("part"),
+    ProblemKind("only_workers"),
+)
