@@ -3,11 +3,11 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from stator.views import RequestRunner
+from stator.views import RequestRunner  # stator.extensions.views
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/", include("tasks.api.urls")),
-    path("stator/run/", RequestRunner.as_view(), name="stator-run"),
-    path("stator/", include("stator.urls")),
+    path("stator/run/", RequestRunner.as_view(), name="stator-run"),  # stator.extensions.views
+    path("stator/", include("stator.urls")),  # stator.extensions.views
 ]

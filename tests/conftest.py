@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -164,14 +164,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("harmed")
     for item in of_newest(items):
         item.add_marker("newest")
+    if near := os.environ.get("NEAR"):
+        items[:] = nearest(items, Path(near).read_text().split())
     if hasattr(config, "workerinput"):
         items[:] = mixed(items)
 
 
 def of_newest(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests in which a newer Django or Python may show."""
-    named = [item for item in items if item.nodeid.startswith(NEWEST)]
-    others = [item for item in items if not (item.nodeid.startswith(NEWEST) or is_elsewhere(item))]
+    return nearest([item for item in items if item.nodeid.startswith(NEWEST) or not is_elsewhere(item)], NEWEST)
+
+
+def nearest(items: list[pytest.Item], prefixes: Iterable[str]) -> list[pytest.Item]:
+    """Return the tests whose names begin so, and the first of each other module, so that all is imported and called."""
+    named = [item for item in items if item.nodeid.startswith(tuple(prefixes))]
+    others = [item for item in items if not item.nodeid.startswith(tuple(prefixes))]
     # The last one of a module stays, which is the first since they are reversed.
     return [*named, *{item.path: item for item in reversed(others)}.values()]
 

@@ -173,7 +173,9 @@ EXTENSIONS = {
     "check_graph": Extension(
         "stator/testing_graph/*", r"check_graph|testing_graph", tests="tests/stator/test_testing_graph.py"
     ),
-    "views": Extension("stator/views.py stator/urls.py", r"RequestRunner|stator\.views"),
+    "views": Extension(
+        "stator/views.py stator/urls.py", r"RequestRunner|stator\.views", tests="tests/stator/test_views*"
+    ),
     "api": Extension(
         "tasks/api/* tasks/templates/admin/tasks/consumer/*",
         r"^(tasks\.api.*|Consumer|consumers?)$",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_tests
+from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_tests, spelled
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
@@ -178,9 +178,10 @@ def delete(folder: Path, name: str) -> None:
                 options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
             path.write_text("".join(each for each in lines if each not in going))
             ast.parse(path.read_text(), str(path))
-    for path in (folder / "tests").rglob("*.py"):
+    for path in [path for each in ("tests", "project") for path in (folder / each).rglob("*.py")]:
         said = path.read_text()
-        left = "".join(each for each in _imported(said, away).splitlines(keepends=True) if not line.search(each))
+        lines = said if path.is_relative_to(folder / "project") else _imported(said, away)
+        left = "".join(each for each in lines.splitlines(keepends=True) if not line.search(each))
         if left != said:
             ast.parse(left, str(path))
             path.write_text(left)
@@ -237,16 +238,24 @@ def fault(folder: Path, name: str, tests: bool) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         return said[-1] if said else f"exit {done.returncode}"
-    return _failed_tests(folder) if tests else ""
+    return _failed_tests(folder, name) if tests else ""
 
 
-def _failed_tests(folder: Path) -> str:
-    """Run the tests that are left, on SQLite; return the first that fails with its error, empty if none does."""
-    environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3"}
+def _failed_tests(folder: Path, name: str) -> str:
+    """Run the tests that are left, on SQLite; return the first that fails with its error, empty if none does.
+
+    All of the files that spell the extension, which are nearest to it, and the first test of each other file.
+    """
+    near = folder / "near.txt"
+    words = [EXTENSIONS[each].words or named_by(each).pattern for each in with_dependents(name) if each in EXTENSIONS]
+    tests = [path for app in APPS for path in (folder / "tests" / app).rglob("test_*.py")]
+    found = [path for path in tests if any(spelled(path, each) for each in words)]
+    near.write_text("\n".join(path.relative_to(folder).as_posix() for path in found) or "none")
+    environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3", "NEAR": str(near)}
     apps = [f"tests/{app}" for app in APPS if (folder / app).is_dir()]
     processes = ["-n", environment.get("JOBS", "2"), "--dist", "worksteal"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not fault", "--tb=no", *processes, *apps]
-    print(f"       the rest works; now its tests ({folder})", flush=True)
+    print(f"       {name}: the rest works; now the tests, all of {len(found)} files and one of each other", flush=True)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     said = done.stdout.strip().splitlines() or ["pytest said nothing"]
     print(f"       {said[-1].strip('= ')}", flush=True)

@@ -159,7 +159,7 @@ def test_renewal_of_claims_of_which_some_have_ended(make, refused):
 @pytest.mark.parametrize("left", [0, 1, ROWS])
 def test_reaping_of_leases_of_which_some_were_ended_before(make, left):
     operations = make(KeptPurchase)
-    claims = prepared(operations, KINDS["move with history"], 0)
+    claims = prepared(operations, Kind(Moved(PurchaseGraph.paid), KeptPurchase), 0)
     expire(*(claim.instance for claim in claims))
     for claim in claims[left:]:
         unlocked(claim.instance)
