@@ -164,8 +164,11 @@ def delete(folder: Path, name: str) -> None:
     gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
     gone += [path.relative_to(folder) for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
-    options = set()
+    options, functions = set(), set()
     for path in gone:
+        if path.suffix == ".py" and path.parts[0] != "tests":
+            defined = ast.walk(ast.parse((ROOT / path).read_text()))
+            functions |= {node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         if (folder / path).is_file():
             options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))
             (folder / path).unlink()
@@ -180,17 +183,23 @@ def delete(folder: Path, name: str) -> None:
             ast.parse(path.read_text(), str(path))
     for path in [path for each in ("tests", "project") for path in (folder / each).rglob("*.py")]:
         said = path.read_text()
-        lines = said if path.is_relative_to(folder / "project") else _imported(said, away)
-        left = "".join(each for each in lines.splitlines(keepends=True) if not line.search(each))
+        text = said if path.is_relative_to(folder / "project") else _imported(said, away)
+        left = "".join(each for each in text.splitlines(keepends=True) if not line.search(each))
         if left != said:
             ast.parse(left, str(path))
             path.write_text(left)
     if options:
-        with (folder / "stator" / "extensions" / "options.py").open("a") as file:
-            file.write(IGNORED.format(names=sorted(options)))
+        _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
+    if (folder / "tests").is_dir():
+        _append(folder / "tests" / "missing.py", f"\nGONE.update({sorted(functions)})\n")
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 def _dotted(path: Path) -> str:
@@ -254,7 +263,20 @@ def _failed_tests(folder: Path, name: str) -> str:
     environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3", "NEAR": str(near)}
     apps = [f"tests/{app}" for app in APPS if (folder / app).is_dir()]
     processes = ["-n", environment.get("JOBS", "2"), "--dist", "worksteal"]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not fault", "--tb=no", *processes, *apps]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.missing",
+        "-q",
+        "-x",
+        "-m",
+        "not fault",
+        "--tb=no",
+        *processes,
+        *apps,
+    ]
     print(f"       {name}: the rest works; now the tests, all of {len(found)} files and one of each other", flush=True)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     said = done.stdout.strip().splitlines() or ["pytest said nothing"]

@@ -38,7 +38,13 @@ from tests.testapp.stepped import KeptPurchase, PurchaseGraph
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 SAVED = {"size": 7, "found": {"a": [1, None]}, "label": "x", "due": None, "twin": None}
-TABLES = (Stats, History, Report, DurableStep, Event, Run)
+TABLES = (
+    Stats,  # stator.extensions.stats
+    *(History, Report),  # stator.extensions.reports
+    DurableStep,  # stator.extensions.steps
+    Event,  # stator.extensions.events
+    Run,
+)
 
 
 @dataclass(frozen=True)
@@ -55,16 +61,16 @@ class Case:
 CASES = {
     "fields with a move": Case(SavedFields, Moved(MeasureGraph.done, values=SAVED), Measure),
     "fields of an object that stays": Case(SavedFields, Waiting(5.0, values=SAVED), Measure),
-    "count of a move": Case(CountedAttempts, Moved(StepGraph.done)),
-    "count of an error": Case(CountedAttempts, Waiting(5.0, ERROR)),
-    "count of a wait": Case(CountedAttempts, Waiting(5.0)),
-    "history of a move": Case(KeptHistory, Moved(PurchaseGraph.paid), KeptPurchase),
-    "history of an error": Case(KeptHistory, Waiting(5.0, ERROR), KeptPurchase),
-    "report of an error": Case(KeptReports, Waiting(5.0, ERROR)),
-    "report of a move by an error": Case(KeptReports, Moved(StepGraph.failed, ERROR)),
-    "report of a reason": Case(KeptReports, Waiting(5.0, None, "not yet")),
+    "count of a move": Case(CountedAttempts, Moved(StepGraph.done)),  # stator.extensions.stats
+    "count of an error": Case(CountedAttempts, Waiting(5.0, ERROR)),  # stator.extensions.stats
+    "count of a wait": Case(CountedAttempts, Waiting(5.0)),  # stator.extensions.stats
+    "history of a move": Case(KeptHistory, Moved(PurchaseGraph.paid), KeptPurchase),  # stator.extensions.reports
+    "history of an error": Case(KeptHistory, Waiting(5.0, ERROR), KeptPurchase),  # stator.extensions.reports
+    "report of an error": Case(KeptReports, Waiting(5.0, ERROR)),  # stator.extensions.reports
+    "report of a move by an error": Case(KeptReports, Moved(StepGraph.failed, ERROR)),  # stator.extensions.reports
+    "report of a reason": Case(KeptReports, Waiting(5.0, None, "not yet")),  # stator.extensions.reports
     "run of a task": Case(KeptRuns, Moved(TaskGraph.completed, values={"result": 7}), Task, "pending"),
-    "move of one of several": Case(HandedOn, Moved(ItemGraph.packed), Item, "waiting"),
+    "move of one of several": Case(HandedOn, Moved(ItemGraph.packed), Item, "waiting"),  # stator.extensions.related
 }
 assert EFFECTS.all is not None
 TABLE = sorted((*OF_ROWS, *EFFECTS.all, *FOLLOWING), key=lambda effect: effect.follows)
@@ -75,9 +81,16 @@ HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postg
 
 def test_table_has_all_effects_in_their_order():
     assert TABLE == [
-        AllOrNone, SavedFields, CountedAttempts, KeptHistory, KeptReports, KeptRuns, ForgottenSteps, HandedOn,
+        AllOrNone,
+        SavedFields,
+        CountedAttempts,  # stator.extensions.stats
+        KeptHistory,  # stator.extensions.reports
+        KeptReports,  # stator.extensions.reports
+        KeptRuns,
+        ForgottenSteps,  # stator.extensions.steps
+        HandedOn,  # stator.extensions.related
         FollowedMoves,
-    ]  # fmt: skip
+    ]
     bound = [type(effect) for effect in operations_of(Task).records.effects]
     assert bound == [each for each in TABLE if each in bound]
     assert KeptRuns in bound

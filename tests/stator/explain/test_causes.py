@@ -155,6 +155,7 @@ def test_pause_by_a_lookup_of_a_former_release_says_that_it_holds_all_objects() 
     assert Parcel.stator.resume(where={"address__startswith": "a"}) == 1
 
 
+@pytest.mark.needs("limits")
 def test_full_limit_with_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParcelGraph.packed, "concurrency", 1)
     worker()

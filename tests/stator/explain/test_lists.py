@@ -83,15 +83,19 @@ def dead_letters() -> None:
 # The code of the problem, what makes it, and how many problems of it have a list.
 LISTED: dict[str, tuple[Callable[[], None], int]] = {
     "quarantined": (quarantined, 1), "unknown_state": (unknown_state, 1), "stuck": (stuck, 1), "slow": (slow, 1),
-    "full_limit": (full_limit, 1), "far_future": (far_future, 1), "failing": (failing_without_a_report, 1),
+    "far_future": (far_future, 1), "failing": (failing_without_a_report, 1),
+    "full_limit": (full_limit, 1),  # stator.extensions.limits
     "dead_letters": (dead_letters, 21),
 }  # fmt: skip
 
 # They link to a page, a section or nothing.
 UNLISTED = {
-    "no_worker", "incomplete", "silent_worker", "late_leases", "waiting", "deaf_worker", "versions", "paused",
-    "unserved", "queue_paused", "ticks_failed", "schedule_late", "same_name", "shadow",
-    "queue_unclaimable", "starved", "throttled", "unread", "read_only", "circle", "awaits_nobody",
+    "no_worker", "incomplete", "silent_worker", "late_leases", "deaf_worker", "versions", "unserved", "queue_paused",
+    "ticks_failed", "schedule_late", "same_name", "queue_unclaimable", "starved", "throttled", "unread", "read_only",
+    "paused",  # stator.extensions.pauses
+    "shadow",  # stator.extensions.shadow
+    *("waiting", "circle"),  # stator.extensions.related
+    "awaits_nobody",  # stator.extensions.events
 }  # fmt: skip
 
 

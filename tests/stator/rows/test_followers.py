@@ -78,9 +78,14 @@ def of_related():
 
 # By each: a row, the state that it enters, the act that is followed, and what that changes beside it.
 CASES = {
-    KeptActs: of_acts, Remembered: of_actions, KeptEvents: of_events, ReopenedWaiters: of_waiters,
-    Repointed: of_relations, Entered: of_conditions, Related: of_related,
-}  # fmt: skip
+    KeptActs: of_acts,  # stator.extensions.reports
+    Remembered: of_actions,  # stator.extensions.undo
+    KeptEvents: of_events,  # stator.extensions.events
+    ReopenedWaiters: of_waiters,  # stator.extensions.related
+    Repointed: of_relations,  # stator.extensions.related
+    Entered: of_conditions,  # stator.extensions.related
+    Related: of_related,  # stator.extensions.related
+}
 
 
 def test_every_follower_has_a_case_but_that_of_tasks_which_follows_no_move():

@@ -59,6 +59,7 @@ def test_each_life_of_a_key_that_people_choose_has_a_number_of_its_own(model):
     assert row(made(NumberedContract)).state_life is None
 
 
+@pytest.mark.needs("steps")
 @pytest.mark.parametrize("model", [Contract, PartContract, NumberedContract])
 def test_new_wish_has_steps_and_a_key_of_its_own_in_the_same_visit(model):
     one = made(model)
@@ -350,6 +351,7 @@ def test_new_object_has_no_past(delete):
     assert remembered(again) == []
 
 
+@pytest.mark.needs("steps")
 @pytest.mark.parametrize("model", [Contract, PartContract])
 def test_key_of_a_new_object_is_none_of_an_earlier_one(model):
     for delete in (by_instance, by_queryset, by_raw_sql):
