@@ -61,6 +61,7 @@ def test_row_asks_neither_schemas_nor_slices(db, monkeypatch):
     assert not [name for name in modules if re.match(r"stator\.extensions\.(schemas|slices)\b", name)]
 
 
+@pytest.mark.needs("schemas")
 def test_path_is_what_was_entered(settings):
     with Scope("default", "acme").enter():
         assert entered() == "acme"

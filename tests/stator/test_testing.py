@@ -54,14 +54,19 @@ def names() -> dict[str, Any]:
     return {**vars(testing), "Parcel": Parcel, "ParcelGraph": ParcelGraph, "Line": Line, "strategies": strategies}
 
 
-@pytest.mark.parametrize(
-    "part", [testing, drain, attempt, advance, assert_moves, check_graph], ids=lambda part: part.__name__
-)
+PARTS = [
+    *(testing, drain, attempt, advance, assert_moves),
+    check_graph,  # stator.extensions.check_graph
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_the_examples_of_the_docstrings_run(part: Any) -> None:
     text = part.__doc__.replace("testapp.Parcel 1", "testapp.Parcel ...")
     run_examples(doctest.DocTestParser().get_doctest(text, names(), part.__name__, None, 0))
 
 
+@pytest.mark.needs("check_graph")
 def test_the_examples_of_the_guide_run() -> None:
     text = GUIDE.read_text()
     run_examples(doctest.DocTestParser().get_doctest(text, names(), GUIDE.name, None, 0))

@@ -53,6 +53,27 @@ def is_due(parcel: Any) -> bool:
     return bool(parcel.state_ready and not parcel.state_failures)
 
 
+OF_PAUSES = {
+    "stator_pause": Verb(
+        "change", "1 parcel paused.", is_paused, Pause, "stop it", ("seconds", "reason"),
+        {"seconds": "10 m", "reason": "stop it"}, ({"seconds": "0"}, "Give a duration above 0"),
+    ),
+    "stator_resume": Verb(
+        "change", "1 parcel resumed.", lambda one: not is_paused(one), None, "",
+        before=lambda parcel: Parcel.stator.pause(where={"pk__in": [parcel.pk]}),
+    ),
+}  # fmt: skip
+OF_EVENTS = {
+    "stator_send": Verb(
+        "change", "1 expense got reject", lambda one: one.state == "rejected", History, 'reject {"why": "late"}: no',
+        ("payload", "stator_reason"), {"payload": '{"why": "late"}', "stator_reason": "no"},
+        ({"payload": "{"}, "Enter a valid JSON"), model=Expense,
+    ),
+}  # fmt: skip
+UNLOCKING = (
+    "reason",
+    "stator_and_pause",  # stator.extensions.pauses
+)
 VERBS = {
     "stator_retry": Verb("change", "1 parcel is due now.", is_due, History, "retried", columns=FAILING),
     "stator_release": Verb(
@@ -62,36 +83,28 @@ VERBS = {
     ),
     "stator_unlock": Verb(
         "change", "1 parcel unlocked.", lambda one: one.state_claim is None, Action, "runs wild",
-        ("reason", "stator_and_pause"), {"reason": "runs wild"}, ({"reason": "x" * 501}, "at most 500 characters"),
+        UNLOCKING, {"reason": "runs wild"}, ({"reason": "x" * 501}, "at most 500 characters"),
         columns=LEASED,
-    ),
-    "stator_pause": Verb(
-        "change", "1 parcel paused.", is_paused, Pause, "stop it", ("seconds", "reason"),
-        {"seconds": "10 m", "reason": "stop it"}, ({"seconds": "0"}, "Give a duration above 0"),
-    ),
-    "stator_resume": Verb(
-        "change", "1 parcel resumed.", lambda one: not is_paused(one), None, "",
-        before=lambda parcel: Parcel.stator.pause(where={"pk__in": [parcel.pk]}),
     ),
     "stator_move": Verb(
         "force", "1 parcel moved to delivered.", lambda one: one.state == "delivered", History, "because",
         ("state", "reason", "start_over"), {"state": "delivered", "reason": "because"},
         ({"state": "nowhere"}, "nowhere is not a state to which objects can be moved by hand."),
     ),
-    "stator_send": Verb(
-        "change", "1 expense got reject", lambda one: one.state == "rejected", History, 'reject {"why": "late"}: no',
-        ("payload", "stator_reason"), {"payload": '{"why": "late"}', "stator_reason": "no"},
-        ({"payload": "{"}, "Enter a valid JSON"), model=Expense,
-    ),
+    **OF_PAUSES,  # stator.extensions.pauses
+    **OF_EVENTS,  # stator.extensions.events
 }  # fmt: skip
+# Pauses are ended in tests/stator/extensions/pauses, by the roles of test_access.py.
+ELSEWHERE = {
+    "stator_end",  # stator.extensions.pauses
+}
 # Which event is sent, on the page that comes first and afterwards.
 SENT = {"stator_event": "reject", "stator_asked": "reject"}
 
 
 def test_each_action_is_here() -> None:
     ours = [one for one in admin.site._registry.values() if one.model._meta.app_label in ("testapp", "stator")]
-    # Pauses are ended in test_pauses.py, by the roles of test_access.py.
-    assert {act.__name__ for one in ours for act in one.actions or ()} == {*VERBS, "stator_end"}
+    assert {act.__name__ for one in ours for act in one.actions or ()} == {*VERBS, *ELSEWHERE}
     assert "stator_send" not in [act.__name__ for act in admin.site.get_model_admin(Parcel).actions]
 
 
@@ -113,7 +126,10 @@ def test_action_is_refused_to_who_lacks_its_permission(login: Login, client: Cli
     found, label = made(verb), verb.model._meta.model_name
 
     def stored() -> Any:
-        return vars(row(found)) | {"_state": None}, Pause.objects.active().count()
+        return [
+            vars(row(found)) | {"_state": None},
+            Pause.objects.active().count(),  # stator.extensions.pauses
+        ]
 
     before = stored()
     for other in {"view", "change", "force"} - {verb.needs}:

@@ -51,6 +51,22 @@ def moved_by_mistake(errand: Any) -> None:
     Errand.stator.filter(pk=errand.pk).move("done", actor="bob")
 
 
+OF_PAUSES = {
+    "pause": Verb(
+        f"{LABEL} --state new --where tenant=0 --reason moving --for 60", "Paused testapp.errand", is_paused, Pause,
+        "moving",
+    ),
+    "resume": Verb(
+        f"{LABEL} --state new", "1 pause of testapp.Errand ended.", lambda one: not is_paused(one),
+        None, "", before=lambda errand: Errand.stator.pause("new"),
+    ),
+}  # fmt: skip
+OF_EVENTS = {
+    "send": Verb(
+        f"{EXPENSES} {{pk}} reject --reason twice", f"reject to {EXPENSES} {{pk}}: moved.",
+        lambda one: one.state == "rejected", History, "reject: twice", model=Expense,
+    ),
+}  # fmt: skip
 VERBS = {
     "move": Verb(
         f"{LABEL} done {{pk}} --reason sold", "1 of 1 moved to done.", lambda one: one.state == "done", History, "sold"
@@ -62,27 +78,19 @@ VERBS = {
     "unlock": Verb(
         f"{LABEL} {{pk}}", "1 of 1 unlocked.", lambda one: one.state_claim is None, History, "unlocked", held(86400)
     ),
-    "pause": Verb(
-        f"{LABEL} --state new --where tenant=0 --reason moving --for 60", "Paused testapp.errand", is_paused, Pause,
-        "moving",
-    ),
-    "resume": Verb(
-        f"{LABEL} --state new", "1 pause of testapp.Errand ended.", lambda one: not is_paused(one),
-        None, "", before=lambda errand: Errand.stator.pause("new"),
-    ),
     "undo": Verb(
         "{action} --reason mistake", "1 of 1 object went back.", lambda one: one.state == "new", History,
         "undid action {action}: mistake", before=moved_by_mistake,
     ),
-    "send": Verb(
-        f"{EXPENSES} {{pk}} reject --reason twice", f"reject to {EXPENSES} {{pk}}: moved.",
-        lambda one: one.state == "rejected", History, "reject: twice", model=Expense,
-    ),
+    **OF_PAUSES,  # stator.extensions.pauses
+    **OF_EVENTS,  # stator.extensions.events
 }  # fmt: skip
 NOT_UNDONE = {"resume", "send"}
 # They show something, or change no objects; each has tests of its own.
 OTHERS = {
-    "adopt", "doctor", "errors", "explain", "graph", "preview", "prune", "shadow", "statements", "status", "workers",
+    "doctor", "errors", "explain", "graph", "preview", "prune", "statements", "status", "workers",
+    "adopt",  # stator.extensions.adopt
+    "shadow",  # stator.extensions.shadow
 }  # fmt: skip
 
 
@@ -105,7 +113,7 @@ def test_subcommand_acts_once_in_the_name_of_the_user_and_says_so(name):
         if call is run:
             assert told.startswith(verb.said.replace("{pk}", str(errand.pk))), told
             assert name in NOT_UNDONE or told.endswith(undo_line())
-        Errand.stator.resume()
+        Errand.stator.resume()  # stator.extensions.pauses
 
 
 def test_move_of_a_state_takes_all_of_it_even_if_the_code_does_not_know_it():

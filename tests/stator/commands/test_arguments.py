@@ -14,13 +14,29 @@ from tests.testapp.explained import Errand
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+OF_PAUSES: list[tuple[list[str], str]] = [
+    (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be stored as JSON"),
+    (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+    (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
+    (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
+    (["pause", LABEL, "--for", "-1"], "--for -1.0 must be above 0"),
+    (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+    (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
+]
+OF_EVENTS: list[tuple[list[str], str]] = [
+    (["send", EXPENSES, "1", "aprove"], "ExpenseGraph has no event 'aprove'; its events: approve, reject, hurry"),
+    (["send", EXPENSES, "1", "approve", "--by", "nobody"], "--by 'nobody': there is no such user; give the usern"),
+    (["send", EXPENSES, "1", "reject", "--payload", "{"], "--payload '{' is not JSON: Expecting property name"),
+]
 BAD: list[tuple[list[str], str]] = [
+    *OF_PAUSES,  # stator.extensions.pauses
+    *OF_EVENTS,  # stator.extensions.events
     (["explain", "x;drop table", "1"], "is not a model; managed models are:"),
     (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),
     (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
-    (["adopt", "nowhere"], "'nowhere' must be app.Model.column"),
+    (["adopt", "nowhere"], "'nowhere' must be app.Model.column"),  # stator.extensions.adopt
     (["errors", "nowhere"], "is not a model"),
-    (["shadow", "nowhere"], "is not a model"),
+    (["shadow", "nowhere"], "is not a model"),  # stator.extensions.shadow
     (["statements", "nowhere"], "is not a model"),
     (["preview", "auth.User"], "is not managed by Stator"),
     (["preview", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
@@ -28,12 +44,8 @@ BAD: list[tuple[list[str], str]] = [
     (["preview", LABEL, "--timeout", "0"], "--timeout 0.0 must be above 0"),
     (["preview", LABEL, "--where", "name__regex=("], "patterns are not allowed"),
     (["undo", "4711"], "there is no action 4711; stator undo without a number lists those of the last hour"),
-    (["send", EXPENSES, "1", "aprove"], "ExpenseGraph has no event 'aprove'; its events: approve, reject, hurry"),
-    (["send", EXPENSES, "1", "approve", "--by", "nobody"], "--by 'nobody': there is no such user; give the usern"),
-    (["send", EXPENSES, "1", "reject", "--payload", "{"], "--payload '{' is not JSON: Expecting property name"),
     (["explain", "auth.User", "1"], "is not managed by Stator"),
     (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
-    (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be stored as JSON"),
     (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
     (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),
     (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
@@ -42,12 +54,6 @@ BAD: list[tuple[list[str], str]] = [
     (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; give a reason"),
     (["move", LABEL, "done", "--reason", "r"], "choose objects: either their keys, or --state OLD"),
     (["retry", LABEL, "--error", "OSError", "--failed"], "--error chooses the objects by itself"),
-    (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
-    (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
-    (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
-    (["pause", LABEL, "--for", "-1"], "--for -1.0 must be above 0"),
-    (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
-    (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
     (["status", "nowhere.Nothing"], "is not a model"),
     (["graph", "nowhere"], "is not a model"),
     (["doctor", "--database", "nowhere"], "is not in DATABASES"),
@@ -63,9 +69,9 @@ def test_each_subcommand_has_a_bad_input():
 @pytest.mark.parametrize(("arguments", "message"), BAD)
 def test_bad_input_is_refused_in_one_line(arguments, message):
     put(Errand, pk=1)
-    put(Expense, pk=1)
+    put(Expense, pk=1)  # stator.extensions.events
     assert message in refused(*arguments)
-    assert not Pause.objects.exists()
+    assert not Pause.objects.exists()  # stator.extensions.pauses
     assert not History.objects.exists()
 
 

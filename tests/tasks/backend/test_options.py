@@ -34,7 +34,7 @@ class TestOptions:
             ({"retention": timedelta(days=7)}, "must be a number of seconds; write 604800"),
             ({"timeout": 1e12}, "timeout=1000000000000.0 must be at most 3153600000 seconds"),
             ({"backoff": "x"}, "backoff='x' must be a number of seconds, a function of the number of errors, or"),
-            ({"isolated": "yes"}, "isolated='yes' must be True or False"),
+            ({"isolated": "yes"}, "isolated='yes' must be True or False"),  # tasks.extensions.isolation
             ({"max_attempts": 10**12}, "max_attempts=1000000000000 must be at most 1000000"),
             ({"local_retries": 10**12}, "local_retries=1000000000000 must be at most 1000000"),
             ({"local_delay": 1e300}, "local_delay=1e+300 must be at most 3153600000 seconds"),

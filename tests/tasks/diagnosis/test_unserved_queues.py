@@ -60,6 +60,7 @@ class TestFinding:
 
 
 class TestOperators:
+    @pytest.mark.needs("metrics")
     def test_every_view_names_the_queue_and_the_remedy(self, queue, client, admin_user):
         live_process()
         task = queue.publish("typo").task

@@ -234,6 +234,7 @@ class TestGivingUp:
 
 
 class TestSteps:
+    @pytest.mark.needs("steps")
     @pytest.mark.parametrize("is_async", [False, True])
     def test_recorded_step_is_called_neither_by_a_local_retry_nor_by_a_further_attempt(
         self, monkeypatch: pytest.MonkeyPatch, is_async: bool
