@@ -3,6 +3,7 @@
 import re
 import sys
 
+import pytest
 from django.db import connections
 
 from stator.graph.outcomes import Moved
