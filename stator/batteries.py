@@ -40,6 +40,7 @@ EXTENSIONS = (
     "stator.extensions.tracing",
     "stator.extensions.watchdog",
     "stator.extensions.processes",
+    "stator.extensions.fleet",
     "stator.extensions.isolation",
     "stator.extensions.metrics",
     "stator.extensions.adopt",

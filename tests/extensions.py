@@ -103,9 +103,8 @@ EXTENSIONS = {
         r"(?i)refusals?$|in_pieces|is_refusal|_claim_pieces|_take_piece|^locks$|is_lock_timeout|LOCKED_OUT|db\.locks",
     ),
     "fleet": Extension(
-        "stator/rows/versions.py stator/rows/process_exits.py stator/rows/workers.py stator/worker/presence.py "
-        "stator/commands/workers.py stator/graph/fingerprints.py",
-        r"^(Version|versions\w*|Versions|VersionsOf|process_exits|orphaned|fingerprints?_of)$|worker\.presence",
+        "",
+        r"^(Fleet|process_exits|orphaned|fingerprints?_of|[Pp]resence)$|extensions\.fleet",
     ),
     # Not the isolation of transactions. Objects that lost many leases run alone without it too, in their worker.
     "isolation": Extension(
@@ -116,14 +115,12 @@ EXTENSIONS = {
     "processes": Extension(
         "",
         r"(?i)supervis|reload|beside_runserver|RUNSERVER_WORKER",
-        tests="tests/stator/extensions/processes/*",
     ),
-    "watchdog": Extension("", r"(?i)watchdog|liveness", tests="tests/stator/extensions/watchdog/*"),
+    "watchdog": Extension("", r"(?i)watchdog|liveness"),
     "metrics": Extension(
         "stator/metrics.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
         needs="views problems",
-        tests="tests/stator/extensions/metrics/*",
     ),
     "tracing": Extension("", r"(?i)tracing|traced"),
     "adopt": Extension("", r"^adopts$"),

@@ -17,10 +17,10 @@ from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_te
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
-    "admin", "adopt", "api", "backend", "check_graph", "client", "consume", "events", "isolation", "limits", "metrics",
-    "model_rules", "overview", "partitions", "pauses", "problems", "processes", "progress", "related", "reports",
-    "schemas", "scopes", "shadow", "slices", "stats", "steps", "tasks_admin", "tasks_commands", "tracing", "views",
-    "watchdog",
+    "admin", "adopt", "api", "backend", "check_graph", "client", "consume", "events", "fleet", "isolation", "limits",
+    "metrics", "model_rules", "overview", "partitions", "pauses", "problems", "processes", "progress", "related",
+    "reports", "schemas", "scopes", "shadow", "slices", "stats", "steps", "tasks_admin", "tasks_commands", "tracing",
+    "views", "watchdog",
 )  # fmt: skip
 
 # Those without which the other tests pass, too (``--tests``).

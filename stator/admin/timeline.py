@@ -11,7 +11,7 @@ from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.meta import home_of
-from stator.rows.process_exits import processes_of
+from stator.rows.readings import read
 from stator.rows.state_column import state_name
 
 LATEST = 50
@@ -104,5 +104,5 @@ def timeline_of(row: StatorModel) -> Timeline:
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     """Return a phrase for each worker; without a place for one whose row is deleted, a day after its end."""
     # One more key ensures that the page takes an equal number of statements with and without workers.
-    processes = processes_of(Q(pk__in=["", *ids]), using)
+    processes = read("processes", using, Q(pk__in=["", *ids]), otherwise={})
     return {pk: f"worker {pk} ({processes[pk]})" if pk in processes else f"worker {pk}" for pk in ids}

@@ -1,9 +1,9 @@
 """Rows in states that are left to other code: it moves them as before, and workers do nothing to them."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import _lru_cache_wrapper, lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db.models import Model
 
@@ -46,3 +46,10 @@ def taken_up(model: type[Model]) -> Iterator[None]:
         yield
     finally:
         leave(model, left)
+
+
+def left_by(workers: Iterable[Any], label: str) -> frozenset[str]:
+    """Return the states of a model that each of these workers leaves to other code, read with ``LEFT`` of workers."""
+    published = (worker.left if isinstance(worker.left, dict) else {} for worker in workers)
+    published_states: list[frozenset[str]] = [frozenset(left.get(label, ())) for left in published]
+    return frozenset.intersection(*published_states) if published_states else frozenset()

@@ -19,7 +19,7 @@ class Reading:
 READINGS: dict[str, Reading] = {}
 
 
-def read(name: str, using: str, *given: object, otherwise: object) -> Any:
+def read(name: str, using: str | None, *given: object, otherwise: object) -> Any:
     """Return what a reading finds; ``otherwise`` if no extension has one with that name."""
     reading = READINGS.get(name)
     return otherwise if reading is None else reading.of(using, *given)

@@ -14,6 +14,7 @@ from django.db.models import (
     Case,
     CharField,
     DateTimeField,
+    F,
     Index,
     JSONField,
     Model,
@@ -28,6 +29,9 @@ from django.db.models.expressions import Combinable
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
+
+# Of what workers publish: their graphs, and the states that they leave to other code.
+GRAPHS, LEFT = F("published__stator__graphs"), F("published__stator__left")
 
 # Seconds without a heartbeat, by the database's clock, after which a worker counts as silent.
 WORKER_ALIVE = 30.0

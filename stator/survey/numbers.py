@@ -8,9 +8,9 @@ from uuid import UUID
 
 from stator.graph.durations import longest, span
 from stator.graph.states import State
+from stator.rows.left import left_by
 from stator.rows.news import HowFar
 from stator.rows.problem import TOO_LONG, Problem
-from stator.rows.versions import left_by
 from stator.rows.workers import Worker
 from stator.survey.crew import Crew, served_for
 from stator.texts import COUNTED

@@ -12,9 +12,8 @@ from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.querysets import rows_by_label
 from stator.rows.news import NEWS
-from stator.rows.process_exits import exits_in
-from stator.rows.versions import GRAPHS, LEFT
-from stator.rows.workers import MAX_WORKERS, Worker, worker_of
+from stator.rows.readings import read
+from stator.rows.workers import GRAPHS, LEFT, MAX_WORKERS, Worker, worker_of
 from stator.survey.depths import held, held_by_label
 from stator.survey.looks import Looks
 from stator.survey.numbers import Held, Workers, WorkerStatus
@@ -38,9 +37,9 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
         runs[worker_of(one.token)].append((label, one))
     rows = Worker.objects.using(using)
     published = {"replaced": F("published__replaced"), "deaf": F("published__deaf"), "graphs": GRAPHS, "left": LEFT}
-    read = rows.with_status().annotate(**published).defer("published")
-    workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
-    ends = exits_in((worker.host, worker.replaced) for worker in workers)
+    shown = rows.with_status().annotate(**published).defer("published")
+    workers: list[Any] = looks.at(Worker, lambda: list(shown.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
+    ends = read("exits", using, [(worker.host, worker.replaced) for worker in workers], otherwise={})
     processes = [_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers]
     status = Workers(processes, unread=looks.unread)
     _note_progress(using, status, looks)
@@ -51,8 +50,8 @@ def _note_progress(using: str, workers: Workers, looks: Looks) -> None:
     """Read how far the attempts are that are shown of the shown workers."""
     shown = [process.shown for process in workers.shown]
     claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
-    read = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS.all if claims]
-    said = {key: shown for each in read for key, shown in each.items()}
+    news = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS.all if claims]
+    said = {key: shown for each in news for key, shown in each.items()}
     for process in workers.shown if said else ():
         process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]
 

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,7 +15,7 @@ from stator.rows.news import has_news, write_news
 from stator.texts import one_line
 from stator.worker.connections import own_connections
 from stator.worker.outage import Outages
-from stator.worker.presence import Presence
+from stator.worker.parts import Shown
 from stator.worker.threads import is_open, open_connection, tidy_connections
 
 logger = logging.getLogger("stator.worker")
@@ -37,7 +37,7 @@ PAUSES = (0.2, 0.5, 1.0, 2.0)
 class Heartbeat:
     """Renews leases, most of them after a third of their time, until the attempt is past its time limit.
 
-    The thread also writes how far attempts are, and refreshes ``presence``, which it closes at its end.
+    The thread also writes how far attempts are, and refreshes what is ``shown`` of the worker.
 
     ``held`` returns the claims that run or are not recorded yet.
     ``ended`` gets the ``id()`` of claims that have ended.
@@ -52,7 +52,7 @@ class Heartbeat:
         held: Callable[[], list[Claim]],
         ended: Callable[[set[int]], object],
         interval: float,
-        presence: Presence,
+        shown: Sequence[Shown] = (),
         *,
         aliases: Iterable[str] = (),
         connected: Callable[[], object] = lambda: None,
@@ -63,7 +63,7 @@ class Heartbeat:
         self._held = held
         self._ended = ended
         self._interval = interval
-        self._presence = presence
+        self._shown = shown
         self._aliases = tuple(aliases)
         self._connected = connected
         self._unrecorded = unrecorded
@@ -153,14 +153,15 @@ class Heartbeat:
         self._live()
         while not self._stopped.wait(self._pause()):
             self._live(self.beat, self.show_news)
-        self._reach(self._presence.leave)
+        for each in self._shown:
+            self._reach(each.leave)
         connections.close_all()
 
     def _live(self, *steps: Callable[[], None]) -> None:
         self._reach(self._connect)
         # Without any connection, the other steps would fail with this error too.
         if not self._aliases or any(map(self.is_connected, self._aliases)):
-            for step in (*steps, self._presence.show):
+            for step in (*steps, *(each.show for each in self._shown)):
                 self._reach(step)
 
     def _pause(self) -> float:

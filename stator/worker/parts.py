@@ -23,12 +23,23 @@ class Monitor(Protocol):
         """Take how long a claim or the record of a batch took; ``what``: ``"claim"`` or ``"record"``."""
 
 
+class Shown(Protocol):
+    """What the thread that renews leases shows of the worker."""
+
+    def show(self) -> None:
+        """Show it anew, unless that was done lately; called with each beat."""
+
+    def leave(self) -> None:
+        """Show that the worker has ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPart:
     """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``).
 
     ``alone``: attempts the objects that lost many leases, in place of the worker itself.
     ``monitor``: is told what the worker does.
+    ``shown``: shows the worker to others, in the thread of the heartbeat.
     """
 
     start: Callable[[], object] = _nothing
@@ -36,6 +47,7 @@ class WorkerPart:
     beat: Callable[[], object] = _nothing
     alone: Alone | None = None
     monitor: Monitor | None = None
+    shown: Shown | None = None
 
 
 class WorkerParts:

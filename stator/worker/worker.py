@@ -34,7 +34,6 @@ from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.outage import Outages, reach
 from stator.worker.parts import Monitor, WorkerPart, WorkerParts
-from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in
 from stator.worker.serving import Served, Serving
@@ -230,6 +229,7 @@ class Worker(WorkerOptions):
         calls = calls_by_state(self.kinds)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)
+        self.serving = self.find.serving(self, self._scopes) if self.find else Serving(self)
         further = parts_of(self)
         monitors += [part.monitor for part in further if part.monitor]
         here = Alone(self.attempts.begin, self.is_empty)
@@ -241,17 +241,13 @@ class Worker(WorkerOptions):
         self.scheduler = Scheduler(
             self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
         )
-        self.serving = self.find.serving(self, self._scopes) if self.find else Serving(self)
         self.tables = Tables(self.operations, threads.duties.run, has_paths=self.has_paths)
         self.reach = partial(reach, suspended=self.suspended, has_no_time=self._has_no_time, tables=self.tables)
         leases = [lease for each in self.kinds for lease in each.shortest_leases()]
-        presence = Presence(
-            self.id, self.operations, self._figures, partial(published_by, self), self.serving,
-            self.replaces[0] if self.replaces else 0,
-        )  # fmt: skip
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
-            self.claims, soon(self._cancel_ended), interval_for(leases), presence,
+            self.claims, soon(self._cancel_ended), interval_for(leases),
+            [part.shown for part in further if part.shown],
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
@@ -436,7 +432,7 @@ class Worker(WorkerOptions):
         self.attempts.cancel_ended(keys)
         self.alone.cancel_ended(keys)
 
-    def _figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int]:
         """Return what is published in the table of workers: attempts that run, and what was done so far."""
         handled = sum(self.recorder.handled.copy().values())
         running = len(self.attempts.running) + len(self.alone.running)

@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from stator.db.interface import new_token, new_worker_id
+from stator.extensions.fleet.presence import Presence
 from stator.models import Worker
 from stator.survey.crew import Crew, served_for
-from stator.worker.presence import Presence
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, operations_of, put, raw
 from tests.testapp.explained import Errand

@@ -22,6 +22,7 @@ from stator.worker import around, scheduler
 from stator.worker import worker as worker_module
 from stator.worker.duties import CORE, MARK_READY, PRUNE, REAP, Duty, When, duties_of, perform
 from stator.worker.parts import WorkerPart
+from stator.worker.serving import Serving
 from tests.stator.making import LEASED, ago, change, operations_of, put, raw
 from tests.stator.running import work
 from tests.testapp.basic import Deed, Rest, Step
@@ -138,6 +139,7 @@ def test_parts_start_once_are_looked_after_and_stop_in_the_reverse_order_however
 
 def test_worker_within_a_program_attempts_all_objects_itself():
     worker = worker_module.Worker([Step], Settings())
+    worker.serving = Serving(worker)
     assert [part for path in PARTS for part in import_string(path)(worker) if part.alone] == []
 
 

@@ -19,14 +19,13 @@ from stator.rows.clock import Now
 from stator.rows.columns import parked_from
 from stator.rows.dates import Deadline, Start, deadline_of, deadlines_of, moment_by, start_of, starts_of
 from stator.rows.indexes import place_in_line
+from stator.rows.left import left_by
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.news import HowFar, how_far
 from stator.rows.priorities import priority_of
-from stator.rows.process_exits import processes_of
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
-from stator.rows.versions import LEFT, Fleet, left_by
-from stator.rows.workers import Worker, live_workers, worker_of
+from stator.rows.workers import GRAPHS, LEFT, Worker, live_workers, worker_of
 from stator.scopes import are_apart
 from stator.survey.estimates import Estimate
 
@@ -267,7 +266,7 @@ def gather(
     if facts.quarantined and not facts.claimed:
         held = read("lost_holders", using, owner, pk, otherwise=())
         latest = facts.report.worker if facts.report else ""
-        ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
+        ended = read("processes", using, Q(pk__in=held) | Q(pk=latest), otherwise={})
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
         facts.retry = read("retry", using, owner, pk, otherwise=None)
@@ -302,11 +301,9 @@ def _read_workers(facts: Facts, using: str) -> None:
         facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
         key = facts.model._meta.label_lower, str(facts.pk)
         facts.progress = how_far(using, {key: facts.row["state_claim"]}).get(key)
-    if facts.lost and not facts.renamed:
-        fleet = Fleet.of(using)
-        live, facts.knowing = fleet.workers, fleet.knowing(facts.model).get(facts.name, [])
-    else:
-        live = live_workers(using, left=LEFT)
+    live = live_workers(using, graphs=GRAPHS, left=LEFT)
+    if facts.lost and not facts.renamed and (fleet := read("fleet", using, live, otherwise=None)):
+        facts.knowing = fleet.knowing(facts.model).get(facts.name, [])
     label = facts.model._meta.label_lower
     facts.workers = [worker for worker in live if worker.serves(label)]
     facts.left_by_workers = left_by(facts.workers, label)

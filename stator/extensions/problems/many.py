@@ -11,8 +11,9 @@ from stator.rows.clock import Now
 from stator.rows.columns import parked
 from stator.rows.dates import not_yet
 from stator.rows.meta import graph_of
+from stator.rows.readings import read
 from stator.rows.state_column import state_field
-from stator.rows.versions import Fleet
+from stator.rows.workers import GRAPHS, live_workers
 
 NO_ROWS = Q(pk__in=[])
 
@@ -34,9 +35,10 @@ class Many:
     def of(cls, model: type[Model], using: str) -> "Many":
         """Return the rows of a model that has the framework's columns itself."""
         label = model._meta.label_lower
-        fleet = Fleet.of(using)
-        served = any(worker.serves(label) for worker in fleet.workers)
-        newer = sorted(set(fleet.knowing(model)).difference(graph_of(model).renames))
+        live = live_workers(using, graphs=GRAPHS)
+        fleet = read("fleet", using, live, otherwise=None)
+        served = any(worker.serves(label) for worker in live)
+        newer = sorted(set(fleet.knowing(model)).difference(graph_of(model).renames)) if fleet else []
         return cls(model, using, load_settings(), served, newer)
 
     @property

@@ -19,7 +19,6 @@ from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
 from stator.rows.problem import Problem
 from stator.rows.readings import read
-from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 from stator.survey.depths import StateCounts, counts, depths, empty
 from stator.survey.estimates import Pace
@@ -56,15 +55,16 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     failing = [label for label, depths in depths_of.items() if depths.failing or depths.quarantined]
     known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
     groups, older = read("groups", using, known, failing, looks, otherwise=([], False))
-    fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
+    alive = [process.worker for process in people.processes if process.status == "alive"]
+    fleet = read("fleet", using, alive, otherwise=None)
     behind = [label for label, depths in depths_of.items() if depths.is_behind]
     pace_of: dict[str, Pace] = looks.of("paces", behind, otherwise={})
     said = {label: [kind.said(label, read) for kind, read in stored.items()] for label in rows_of}
     surveyed = {
         label: Surveyed(
             rows.model, using, depths_of[label], people.crew(label),
-            [group for group in groups if group.label == label], fleet.versions(rows.model),
-            fleet.knowing(rows.model),
+            [group for group in groups if group.label == label], fleet.versions(rows.model) if fleet else [],
+            fleet.knowing(rows.model) if fleet else {},
             {
                 kind.code: looks.at(rows.model, partial(kind.reads, rows, depths_of[label]), [])
                 for kind in KINDS

@@ -165,7 +165,7 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     assert text.endswith("There may be more; raise --limit 3.\n")
 
 
-# ``stator graph`` and ``stator workers``
+# ``stator graph``
 
 
 def test_graph_is_drawn_as_mermaid_dot_and_svg_with_counts_if_asked():
@@ -179,16 +179,3 @@ def test_graph_is_drawn_as_mermaid_dot_and_svg_with_counts_if_asked():
     drawn = ElementTree.fromstring(run("graph", LABEL, "--format", "svg", "--counts"))
     texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {text.split(" (")[0] for text in texts} >= {*Errand.state_graph.states, "timeout 3 d"}
-
-
-def test_workers_are_listed_with_what_became_of_them():
-    assert (asked("workers"), "No worker was active" in run("workers")) == ([], True)
-    row = {"host": "oak", "version": "1", "models": ["testapp.errand"], "database": "default"}
-    replaced = {"replaced": {"pid": 2, "exit_code": -9}}
-    for pid, values in enumerate(({}, {"stopped": ago(5)}, {}, {}, {"published": replaced})):
-        Worker.objects.create(id=str(pid) * 12, pid=pid, **row, **values)
-    raw(Worker).filter(pid__in=(2, 3)).update(heartbeat=ago(100))
-    told = {each["pid"]: (each["status"], each["ending"]) for each in asked("workers", "--database", "default")}
-    killed = "exit 137, SIGKILL: out of memory?"
-    assert told == {0: ("alive", ""), 1: ("stopped", ""), 2: ("silent", killed), 3: ("silent", ""), 4: ("alive", "")}
-    assert f"silent ({killed})" in run("workers")

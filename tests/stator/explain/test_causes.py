@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from stator.extensions.fleet.versions import graphs_published
 from stator.extensions.problems.kinds import problems_in
 from stator.extensions.problems.survey import survey
 from stator.graph import State
 from stator.models import Pause, Report, Worker
 from stator.rows import columns
 from stator.rows.problem import Problem
-from stator.rows.versions import graphs_published
 from tests.commanding import asked
 from tests.queries import unbounded
 from tests.stator.admin.overviews import failing, held, worker

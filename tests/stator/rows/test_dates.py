@@ -14,10 +14,10 @@ from stator.admin.row_summary import situation, timeout
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
+from stator.extensions.fleet.fingerprints import fingerprints
 from stator.graph import State, StateGraph
 from stator.graph.dates import date_text
 from stator.graph.drawing import described
-from stator.graph.fingerprints import fingerprints
 from stator.models import StateField, StatorModel, Worker
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text

@@ -133,11 +133,16 @@ def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, fai
     run("stator", "errors")
 
 
-def test_every_place_says_that_a_look_has_failed(monkeypatch, failing, admin_client, settings):
-    settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
+def test_every_place_says_that_a_look_has_failed(monkeypatch, failing, admin_client):
     FAILS["numbers"](monkeypatch)
     assert "testapp.Errand: not everything is shown" in run("stator", "doctor", code=1)
     assert "not everything is shown" in admin_client.get("/admin/stator/overview/").text
+
+
+def test_metrics_say_that_a_look_has_failed(monkeypatch, failing, admin_client, settings):
+    pytest.importorskip("stator.metrics")
+    settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
+    FAILS["numbers"](monkeypatch)
     told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text
     assert 'stator_troubles{code="unread",level="error",model="testapp.errand"} 1.0' in told
     assert 'stator_troubles{code="failing",level="warning",model="testapp.parcel"} 1.0' in told

@@ -27,7 +27,7 @@ class Locked(FakeOperations):
 
 def hopeless_heartbeat(unrecorded, patience, told):
     heartbeat = Heartbeat(
-        list, list, 60.0, SimpleNamespace(), aliases=["default"], unrecorded=lambda: unrecorded,
+        list, list, 60.0, aliases=["default"], unrecorded=lambda: unrecorded,
         handed_back=told.append, patience=patience,
     )  # fmt: skip
     heartbeat.is_connected = lambda alias: True
@@ -44,7 +44,7 @@ class Recording(FakeOperations):
 def beat(*claims):
     """The ids that were told to have ended."""
     told = []
-    Heartbeat(lambda: list(claims), told.append, 1.0, SimpleNamespace()).beat()
+    Heartbeat(lambda: list(claims), told.append, 1.0).beat()
     return told
 
 
@@ -119,7 +119,7 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
         raise error
 
     presence = SimpleNamespace(show=down, leave=lambda: shown.append("left"))
-    heartbeat = Heartbeat(down, lambda ended: None, 0.001, presence)
+    heartbeat = Heartbeat(down, lambda ended: None, 0.001, [presence])
     heartbeat.start()
     wait_until(lambda: len(asked) > 12)
     heartbeat.stop(PATIENCE)
@@ -128,7 +128,7 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
 
 def test_worker_shows_itself_before_the_first_pause():
     shown = threading.Event()
-    heartbeat = Heartbeat(list, list, PATIENCE, SimpleNamespace(show=shown.set, leave=lambda: None))
+    heartbeat = Heartbeat(list, list, PATIENCE, [SimpleNamespace(show=shown.set, leave=lambda: None)])
     heartbeat.start()
     assert shown.wait(PATIENCE / 2)
     heartbeat.stop(PATIENCE)
@@ -139,7 +139,7 @@ def test_worker_shows_itself_before_the_first_pause():
 def test_connection_is_open_from_the_start_and_opened_again():
     told = []
     presence = SimpleNamespace(show=lambda: None, leave=lambda: None)
-    heartbeat = Heartbeat(list, list, 0.01, presence, aliases=["default"], connected=lambda: told.append(1))
+    heartbeat = Heartbeat(list, list, 0.01, [presence], aliases=["default"], connected=lambda: told.append(1))
     assert not heartbeat.is_connected("default")
     heartbeat.start()
     wait_until(lambda: told == [1])

@@ -1,7 +1,5 @@
 """The rules of a queue hold for ``runstator`` processes as for named workers, and between the two kinds."""
 
-import os
-import signal
 from datetime import timedelta
 
 import pytest
@@ -137,20 +135,6 @@ def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
     # The attempt had begun.
     assert (fresh(task).status, fresh(task).state_attempts) == ("pending", 1)
     assert claim_one(task.queue, "w2").attempt == 2
-
-
-def test_replaced_process_keeps_its_name(worker_process):
-    with worker_process("tasks.Task", "--name", "w", "--processes", "2") as worker:
-        wait_until(lambda: Worker.objects.live().count() == 2, message=worker.output)
-        first = {row.name: row for row in Worker.objects.all()}
-        assert sorted(first) == ["w-1", "w-2"]
-        os.kill(first["w-1"].pid, signal.SIGKILL)
-        wait_until(lambda: Worker.objects.filter(name="w-1").count() == 2, message=worker.output)
-        latest = Worker.objects.filter(name="w-1").latest("started")
-        # What was killed cannot say so.
-        assert latest.published["replaced"] == {"pid": first["w-1"].pid, "exit_code": -signal.SIGKILL}
-        assert "replaced" not in Worker.objects.get(name="w-2").published
-        assert worker.stop() == 0, worker.output()
 
 
 # One at a time: R1.8

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stator.extensions.fleet.presence import published_by
 from stator.models import Worker
-from stator.worker.presence import published_by
 from tasks.queue.serving import Process, processes_in
 from tests.processes import wait_until
 from tests.tasks.making import fresh, make_queue

@@ -7,7 +7,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from stator.commands.answer import Answer, BadInput, Figures, Options, lines_of, table
 from stator.commands.arguments import models_of
-from stator.commands.workers import lines_of_progress, reported
+from stator.commands.running import lines_of_progress, reported
 from stator.extensions.problems.in_schemas import MAX_LOOKED, in_schemas, named, surveyed
 from stator.extensions.problems.kinds import KINDS
 from stator.extensions.problems.survey import problems, surveys

@@ -1,7 +1,6 @@
 """How far attempts are: remembered by the claim, written by the heartbeat, shown while the claim is valid."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +26,7 @@ def begun(age=60.0):
 
 
 def beat(*claims):
-    Heartbeat(lambda: list(claims), list, 5.0, SimpleNamespace()).show_news()
+    Heartbeat(lambda: list(claims), list, 5.0).show_news()
 
 
 def said(claim):

@@ -9,10 +9,10 @@ from stator.checks.tables import check_watches
 from stator.db import chores
 from stator.db.records import Records
 from stator.exceptions import GraphError
+from stator.extensions.fleet.fingerprints import fingerprints
 from stator.extensions.related.watches import watches_of
 from stator.graph import State, StateGraph
 from stator.graph.drawing import described
-from stator.graph.fingerprints import fingerprints
 from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.testing import finish_children

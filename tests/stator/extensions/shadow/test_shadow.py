@@ -8,12 +8,12 @@ from django.db import connection
 from django.db.models import Case, F, Value, When
 
 from stator.exceptions import ProtectedColumn
+from stator.extensions.fleet.presence import published_by
 from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.shadow.options import put_in_shadow
 from stator.extensions.shadow.watch import look_at_all
 from stator.models import Depth, History, Stats
 from stator.signals import transitioned
-from stator.worker.presence import published_by
 from tests.commanding import asked, run
 from tests.stator.admin.overviews import URL, text_of, worker
 from tests.stator.making import LEASED, ago, change, operations_of, put, raw

@@ -2,13 +2,15 @@
 
 import pytest
 
+from stator.extensions.fleet.fingerprints import fingerprints
+from stator.extensions.fleet.presence import published_by
+from stator.extensions.fleet.versions import Fleet, graphs_published
 from stator.extensions.problems.kind import differing
 from stator.extensions.problems.reasons import explain_counts
 from stator.graph import State, StateGraph
-from stator.graph.fingerprints import fingerprints
 from stator.models import Worker
-from stator.rows.versions import Fleet, graphs_published
-from stator.worker.presence import published_by
+from stator.rows import workers
+from stator.rows.workers import live_workers
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.basic import Step
 from tests.testapp.explained import Errand, ErrandGraph
@@ -62,7 +64,8 @@ def of_another(state, **columns):
 
 
 def told():
-    found = differing("testapp.Errand", Fleet.of("default").versions(Errand), *GRAPHS)
+    fleet = Fleet("default", live_workers("default", graphs=workers.GRAPHS))
+    found = differing("testapp.Errand", fleet.versions(Errand), *GRAPHS)
     return [f"{each.where}: {each.sentence}." for each in found]
 
 

@@ -10,16 +10,16 @@ import pytest
 from django.db.models import F, Q, Value
 from django.db.models.functions import Now, Upper
 
+from stator.extensions.fleet.fingerprints import fingerprint, fingerprints, plain
 from stator.graph import State, StateGraph, states
 from stator.graph.backoff import Backoff
-from stator.graph.fingerprints import fingerprint, fingerprints, plain
 from stator.graph.options import OPTIONS
 
 # Without Django and its settings, so that it runs anywhere.
 DECLARED = """
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.graph.fingerprints import fingerprint, fingerprints
+from stator.extensions.fleet.fingerprints import fingerprint, fingerprints
 
 def slowly(failures): return failures * 2.0
 

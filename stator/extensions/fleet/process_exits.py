@@ -35,12 +35,12 @@ def exit_reason(exit_code: int) -> str:
     return f"exit {128 - exit_code}, {name}{': out of memory?' if -exit_code == signal.SIGKILL else ''}"
 
 
-def exits_in(published: Iterable[tuple[str, object]]) -> Exits:
+def exits_in(using: str, published: Iterable[tuple[str, object]]) -> Exits:
     """Return how processes ended, from each worker's host and its published text about the process before it."""
     return {(host, it["pid"]): exit_reason(it["exit_code"]) for host, it in published if isinstance(it, dict)}
 
 
-def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
+def processes_of(using: str | None, wanted: Q) -> dict[str, WorkerProcess]:
     """Return the processes of the workers that match, by their id; one statement.
 
     Rows of ended workers are deleted after a day, and then their processes are not known any more.
@@ -48,5 +48,5 @@ def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
     workers = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
     marked = workers.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
     rows = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MAX_WORKERS])
-    ends = exits_in((host, it) for _, _, host, it, _ in rows)
+    ends = exits_in("", ((host, it) for _, _, host, it, _ in rows))
     return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in rows if own}

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from django.db import DatabaseError
@@ -17,14 +18,16 @@ from stator import __version__
 from stator.db.interface import Operations, by_scope
 from stator.db.locks import Locks
 from stator.db.retry import is_of_remote
+from stator.extensions.fleet.versions import graphs_published
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT, Worker, name_of
 from stator.scopes import Scope
 from stator.signals import on_heartbeat, send_contained
 from stator.statements import Statement, replacing, updating
 from stator.worker.outage import Outages
+from stator.worker.parts import WorkerPart
+from stator.worker.worker import Worker as WorkerProcess
 
 logger = logging.getLogger("stator.worker")
 
@@ -51,6 +54,13 @@ class RestingSchemas(Protocol):
 
     def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
         """Send a statement in several of them."""
+
+
+def parts(worker: WorkerProcess) -> Iterator[WorkerPart]:
+    """Yield the presence of a worker."""
+    replaces = worker.replaces[0] if worker.replaces else 0
+    published = partial(published_by, worker)
+    yield WorkerPart(shown=Presence(worker.id, worker.operations, worker.figures, published, worker.serving, replaces))
 
 
 class Presence:

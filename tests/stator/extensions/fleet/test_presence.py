@@ -10,10 +10,10 @@ from django.db.models.functions import Now
 from stator import __version__
 from stator.db import own_tables
 from stator.db.interface import new_worker_id
+from stator.extensions.fleet.presence import Presence, published_by
 from stator.models import Worker
 from stator.rows.workers import live_workers, name_of
 from stator.signals import on_heartbeat
-from stator.worker.presence import Presence, published_by
 from tests.stator.making import operations_of, raw
 from tests.stator.running import connected
 from tests.testapp.explained import Errand

@@ -1,6 +1,6 @@
 """How worker processes ended, as told by those that replaced them."""
 
-from stator.rows.process_exits import exit_reason
+from stator.extensions.fleet.process_exits import exit_reason
 
 
 def test_end_of_a_process_is_told_as_shells_tell_it():

@@ -1,43 +1,12 @@
-"""``stator workers``: the worker processes."""
+"""The worker processes, and what they run, as commands show them."""
 
-from argparse import ArgumentParser
-
-from stator.commands.answer import Answer, Figures, Options, table, values_of
-from stator.commands.arguments import models_of
+from stator.commands.answer import Figures, values_of
 from stator.graph.durations import span
 from stator.rows.keys import shown_key
-from stator.rows.meta import by_database
 from stator.survey.numbers import Held, Workers, WorkerStatus
-from stator.survey.workers import workers_of
-
-HELP = "List the worker processes of the last day."
-HEADS = ["worker", "id", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
 
 # Characters of a bar.
 BAR = 20
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add nothing beyond the common arguments."""
-
-
-def run(options: Options) -> Answer:
-    """Return the workers of the chosen databases, the latest first."""
-    by_alias = by_database(models_of([]), options["database"])
-    workers = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
-    rows = [
-        [
-            row["name"], row["id"], row["host"], row["pid"], _status(row),
-            f"{span(row['heartbeat_age'])} ago", row["running"],
-            row["handled"], row["lost"], " ".join(row["models"]),
-        ]
-        for row in workers
-    ]  # fmt: skip
-    return Answer(workers, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
-
-
-def _status(row: dict[str, object]) -> str:
-    return f"{row['status']} ({row['ending']})" if row["ending"] else str(row["status"])
 
 
 def reported(workers: Workers) -> list[Figures]:
