@@ -225,6 +225,7 @@ def test_a_project_may_have_actions_of_its_own_or_none() -> None:
     assert StatorAdmin.actions == ()
 
 
+@pytest.mark.needs("pauses")
 def test_live_worker_is_told_before_and_unlocked_and_paused_no_worker_claims_it(admin_client: Client) -> None:
     parcel = Parcel.objects.create()
     held = claim(Parcel)

@@ -24,6 +24,7 @@ SHOWN = r"e\u202eval\u2066\x9b1m\ufeffx"
 
 
 class TestEscaping:
+    @pytest.mark.needs("pauses")
     @pytest.mark.parametrize(("evil", "shown"), [(EVIL, escape(EVIL)), (HIDDEN, SHOWN)], ids=["markup", "hidden"])
     def test_of_keys_states_errors_reasons_and_names(self, admin_client: Client, evil: str, shown: str) -> None:
         letter = Letter.objects.create(number=evil)

@@ -175,6 +175,7 @@ class TestPage:
         text = admin_client.get(page_of(parcel)).content.decode()
         assert all(f"field-{name}" in text for name in FRAMEWORK_COLUMNS)
 
+    @pytest.mark.needs("pauses")
     @pytest.mark.parametrize(
         ("given", "buttons"),
         [

@@ -115,6 +115,7 @@ def test_action_of_another_model_or_hour_is_refused(admin_client: Client) -> Non
     assert states() == ["delivered", "delivered"]
 
 
+@pytest.mark.needs("pauses")
 def test_undo_of_a_pause_leaves_objects_that_the_user_does_not_see_paused(
     admin_client: Client, login: Login, replace: Replace
 ) -> None:

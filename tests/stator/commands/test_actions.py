@@ -140,6 +140,7 @@ def test_retry_by_state_condition_limit_and_of_all():
     assert asked("retry", LABEL, "--yes")["retried"] == 4
 
 
+@pytest.mark.needs("pauses")
 def test_resume_ends_the_pauses_that_are_named():
     assert run("pause", LABEL).startswith("Paused testapp.errand until it is resumed.\n")
     asked("pause", LABEL, "--where", "tenant=3", "--where", "name=abc")
@@ -148,6 +149,7 @@ def test_resume_ends_the_pauses_that_are_named():
     assert Pause.objects.active().get().where == {}
 
 
+@pytest.mark.needs("pauses")
 def test_unlock_tells_what_may_still_run_and_pauses_if_asked():
     errand, other = put(Errand, **held()), put(Errand, **held())
     told = run("unlock", LABEL, errand.pk, "--pause", "--reason", "runs wild")
@@ -207,6 +209,7 @@ def test_undo_names_what_it_leaves_alone():
     assert answer["named"][str(errands[2].pk)] == "is in heir now"
 
 
+@pytest.mark.needs("pauses")
 def test_actions_of_the_last_hour_are_listed_and_say_whether_they_are_undone():
     assert run("undo") == "Nobody has changed objects by hand in the last 1 h.\n"
     put(Errand, **held())

@@ -75,6 +75,7 @@ def test_bad_input_is_refused_in_one_line(arguments, message):
     assert not History.objects.exists()
 
 
+@pytest.mark.needs("pauses")
 def test_user_without_a_name_is_a_number(monkeypatch):
     def nobody():
         raise KeyError("getpwuid")

@@ -44,6 +44,7 @@ def test_missing_index_is_a_warning(crew_of_all):
     assert tables.indexes("default", [Errand]).level == "ok"
 
 
+@pytest.mark.needs("pauses")
 def test_missing_table_of_the_framework_ends_the_examination():
     with altered("TABLE stator_pause RENAME TO lost", "TABLE lost RENAME TO stator_pause"):
         code, found = examined("--database", "default")
