@@ -12,6 +12,9 @@ EXTENSIONS = (
     "tasks.extensions.api",
     "tasks.extensions.backend",
     "tasks.extensions.problems",
+    "tasks.extensions.notices",
+    "tasks.extensions.batches",
+    "tasks.extensions.throttles",
 )  # fmt: skip
 
 
@@ -46,6 +49,7 @@ CONNECTED: list[str] = [
     "worker.attempts",
     "conf",
     "schedules.periodic_sync",
+    "chores.passes",
     "chores.shared_tasks",
     "chores.retention",
     "queue.run_history",

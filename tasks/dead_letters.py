@@ -5,39 +5,21 @@ It is also called for the first of several ticks in a row whose periodic functio
 
 import json
 import logging
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import datetime
-from operator import itemgetter
 from typing import Any
 
 from django.core.mail import mail_admins
-from django.db.models import Model, OuterRef, QuerySet, Subquery
-from django.utils.module_loading import import_string
 from django.views.debug import get_default_exception_reporter_filter
 
 from stator.claims import bounded
-from stator.models import Now, names_of
-from stator.rows.readings import read
 from stator.texts import Json
-from tasks.conf import load_settings
-from tasks.models import Run, Schedule, Task
+from tasks.models import Task
 from tasks.queue import runs
-from tasks.rows.clock import Later
 
 logger = logging.getLogger("tasks.dead_letters")
 
-# Seconds until a notice is sent again after sending failed or the sending process died.
-AGAIN = 600.0
-
-# The most notices that one call sends; the next call sends the rest.
-MAX_NOTICES = 100
-
-# The limits of a letter: characters of data, attempts (the latest ones), and characters of an error.
-DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
-
-# The time of an attempt, its worker, and its error.
-Attempt = tuple[datetime, str, str]
+# The most characters of the data in a letter.
+DATA_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +46,6 @@ class DeadLetter:
         if self.schedule:
             return f"a tick of schedule {self.schedule}"
         return f"task {self.id} ({self.action}) of queue {self.queue}"
-
-
-def send_notices(using: str, pks: list[int] | None = None) -> int:
-    """Send the notices of dead letters that have none yet, up to 100, and of failed ticks; return how many were sent.
-
-    ``pks``: consider only these tasks. A process reserves a notice in the row before it sends it, so that no other
-    process sends it too. If it dies or sending fails, another process tries again after ten minutes.
-    """
-    rows: QuerySet[Task] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
-    if pks is not None:
-        return _send_due(rows.filter(pk__in=pks))
-    failed: QuerySet[Schedule] = QuerySet(Schedule, using=using).filter(failed_ticks__gt=0, notice_due__lte=Now())
-    return _send_due(rows) + _send_due(failed)
-
-
-def _send_due(due: QuerySet[Model]) -> int:
-    sent = 0
-    for pk in list(due.order_by("notice_due").values_list("pk", flat=True)[:MAX_NOTICES]):
-        if due.filter(pk=pk).update(notice_due=Later(AGAIN)):
-            sent += _send(QuerySet(due.model, using=due.db).filter(pk=pk))
-    return sent
 
 
 def mail_administrators(letter: DeadLetter) -> None:
@@ -114,11 +75,14 @@ def mail_administrators(letter: DeadLetter) -> None:
     mail_admins(" ".join(f"Dead letter: {letter}".split()), "\n\n".join(lines))
 
 
-def letter_of(task: Task | Schedule) -> DeadLetter:
-    """Return the dead letter of a task: its attempts, or its parts' attempts, since it was published or requeued."""
-    if isinstance(task, Schedule):
-        return _letter_of_tick(task)
-    attempts = _attempts(task)
+def letter_of(task: Any) -> DeadLetter:
+    """Return the dead letter of a task: its attempts, or its parts' attempts, since it was published or requeued.
+
+    Another row says itself what is in its ``letter``.
+    """
+    if not isinstance(task, Task):
+        return DeadLetter(id=task.pk, **task.letter())
+    attempts = runs.attempts_of(task)
     return DeadLetter(
         id=task.pk,
         queue=task.queue.name,
@@ -126,60 +90,9 @@ def letter_of(task: Task | Schedule) -> DeadLetter:
         data=task.data,
         attempts=len(attempts),
         workers=list(dict.fromkeys(worker for _, worker, _ in attempts)),
-        errors=_errors_in(attempts),
+        errors=runs.errors_in(attempts),
         is_logged=runs.of_task(task).order_by("-pk").values_list("outcome", flat=True).first() == "failed",
     )
-
-
-def _letter_of_tick(schedule: Schedule) -> DeadLetter:
-    using = str(schedule._state.db)
-    report = read("report", using, Schedule, schedule.pk, otherwise=None)
-    names = names_of({report.worker} if report else set(), using)
-    return DeadLetter(
-        id=schedule.pk, queue="", action=schedule.name, data=None, attempts=schedule.failed_ticks,
-        workers=sorted(names.values()), errors=[schedule.last_error], is_logged=True, schedule=str(schedule),
-    )  # fmt: skip
-
-
-def errors_of(task: Task) -> list[str]:
-    """Return the errors of a task, or of its parts, since it was published or requeued, as ``worker: message``."""
-    return _errors_in(_attempts(task))
-
-
-def _errors_in(attempts: list[Attempt]) -> list[str]:
-    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in attempts if error]
-
-
-def _attempts(task: Task) -> list[Attempt]:
-    """Return the attempts of a task, or of its parts, since it was published or requeued, the first one first.
-
-    The error of an attempt that succeeded or still runs is empty.
-    """
-    stays = runs.of_task(task).filter(task=OuterRef("task")).order_by("-version").filter(version__gte=0)
-    latest = runs.of_task(task).filter(version=Subquery(stays.values("version")[:1])).select_related("task")
-    attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest.order_by("-pk")[:ERRORS]]
-    return sorted(attempts, key=itemgetter(0))
-
-
-def _error_of(run: Run) -> str:
-    if run.outcome in ("succeeded", "waited"):
-        return ""
-    if run.ended is None:
-        return "" if run.task.state_claim == run.token else "its lease ran out"
-    return run.reason or f"{run.outcome} without a reason"
-
-
-def _send(row: QuerySet[Any]) -> bool:
-    task = row.select_related("queue").first()
-    if task is None:
-        return False
-    try:
-        copy_context().run(import_string(load_settings().NOTIFY), letter_of(task))
-    except BaseException:
-        logger.exception("tasks.notice_failed", extra={task._meta.model_name: task.pk})
-        return False
-    row.update(notice_due=None)
-    return True
 
 
 def _text(data: object) -> str:

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from stator.exceptions import Fail, NotBegun, StatorError, TryAgainLater
+from stator.exceptions import Fail, StatorError, TryAgainLater
 from stator.graph.tracebacks import RemoteTraceback
 
 # The most characters of an error on one line.
@@ -45,10 +45,6 @@ class Cancel(Fail):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class Throttled(NotBegun):
-    """The action's rate or concurrency is used up; this does not count as an attempt."""
 
 
 def final(error: BaseException) -> Fail:

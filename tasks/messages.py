@@ -35,7 +35,7 @@ ELSEWHERE = {
     **dict.fromkeys(("max_retries", "retries", "retry"), "max_attempts, which counts the first attempt too"),
     **dict.fromkeys(("default_retry_delay", "retry_backoff", "retry_delay"), "backoff, in seconds or a function"),
     **dict.fromkeys(("soft_time_limit", "time_limit"), "timeout, in seconds"),
-    **dict.fromkeys(("rate_limit", "throttle"), "rate, such as 10/s"),
+    **dict.fromkeys(("rate_limit", "throttle"), "rate, such as 10/s"),  # tasks.extensions.throttles
     **dict.fromkeys(("args", "kwargs", "payload"), "data, which is any JSON"),
     **dict.fromkeys(("job_id", "task_id", "unique_key"), "key, a text"),
     "bind": "takes_context=True",

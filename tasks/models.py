@@ -9,14 +9,14 @@ from django.db.models import F
 from stator.asynchronous import in_thread
 from stator.models import StateField, name_of, worker_of
 from stator.texts import Json
-from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.extensions.api.models import Consumer
+from tasks.extensions.batches.models import Batch
 from tasks.extensions.problems import verbs
+from tasks.extensions.throttles.models import ActionRate, ActionSlot
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.batches import Batch
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
@@ -26,9 +26,9 @@ from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
 
 __all__ = [
-    "ActionRate",
-    "ActionSlot",
-    "Batch",
+    "ActionRate",  # tasks.extensions.throttles
+    "ActionSlot",  # tasks.extensions.throttles
+    "Batch",  # tasks.extensions.batches
     "Claimant",
     "Consumer",  # tasks.extensions.api
     "Queue",

@@ -187,20 +187,23 @@ EXTENSIONS = {
     "schedules": Extension(
         "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/commands/schedules.py "
         "tasks/extensions/problems/schedules.py tasks/extensions/problems/turns.py",
-        r"(?i)schedules?$|periodic|cron|^tick\w*$",
+        r"(?i)(?<!on_)schedules?$|periodic|cron|^tick\w*$",
     ),
     "batches": Extension(
-        "tasks/queue/batches.py tasks/rows/batches.py tasks/admin/batches.py",
-        r"^(Batch\w*|batch_\w+|open_batch|batches)$|queue\.batches|rows\.batches",
+        "tasks/admin/batches.py tasks/api/batches.py",
+        r"^(Batch|BatchGraph|batch_id|open_batch|BATCH_KEY|first_failure\w*)$|extensions\.batches",
+        tests="tests/tasks/admin/test_batches.py tests/tasks/api/test_batches.py",
     ),
     "shared": Extension(
         "tasks/chores/shared_tasks.py", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"
     ),
     "throttles": Extension(
-        "tasks/actions/throttles.py tasks/actions/frequency.py tasks/schedules/rates.py tasks/queue/put_off.py",
-        r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
+        "",
+        r"^(ActionRate|ActionSlot|UsedLimit|put_off|rate|frequency|throttle)$|extensions\.throttles",
+        tests="tests/operating/test_limits.py",
     ),
-    "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),
+    # Errored tasks are dead letters of the core, whether or not somebody is told.
+    "notices": Extension("tasks/dead_letters.py", r"^(DeadLetter|send_notices|notice_due)$|tasks\.dead_letters"),
     "tasks_admin": Extension(
         "tasks/admin/* tasks/extensions/*/admin.py", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*"
     ),

@@ -3,6 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from tasks.models import Task
+
+# The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
+MAX_TRIES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +28,33 @@ class ActionOptions:
         It gets the attempt, and returns the value.
         """
         return ""
+
+    @cached_property
+    def admitted_by(self) -> str:
+        """The path of what is asked before an attempt whether it may begin, "" if nothing is: an :class:`Admission`."""
+        return ""
+
+    @cached_property
+    def leaves(self) -> bool:
+        """Whether that is told of the end of an attempt, too."""
+        return False
+
+
+class Admission(Protocol):
+    """What is asked before attempts."""
+
+    def admit(self, action: ActionOptions, task: "Task", token: UUID) -> tuple[float, str]:
+        """Return 0.0 if an attempt may begin, else the seconds after which to ask again, and why."""
+
+    def leave(self, action: ActionOptions, task: "Task", token: UUID) -> None:
+        """Take note that an attempt has ended."""
+
+
+def number_problem(option: str, value: object, least: int = 1) -> Iterator[str]:
+    """Yield one sentence if an option is no whole number in its bounds; None stands for no number."""
+    if value is None:
+        return
+    if type(value) is not int or value < least:
+        yield f"{option}={value!r} must be a whole number of at least {least}"
+    elif value > MAX_TRIES:
+        yield f"{option}={value!r} must be at most {MAX_TRIES}"

@@ -4,21 +4,21 @@ import inspect
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from stator.asynchronous import awaited
-from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
+from stator.exceptions import UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
 from stator.texts import Json, JsonObject
-from tasks.actions.frequency import Frequency, LimitOptions, frequency, key_text
-from tasks.actions.options import ActionOptions
+from tasks.actions.options import ActionOptions, number_problem
 from tasks.conf import DJANGO
+from tasks.extensions.batches.context import KnowsBatch
 from tasks.extensions.isolation.options import Isolated, IsolatedOption
+from tasks.extensions.throttles.options import Limited, LimitOptions, Limits
 from tasks.failures import NoHandler
 from tasks.messages import remedy_for
 
@@ -37,21 +37,17 @@ NAME = re.compile(r"[\w.-]{1,200}")
 # The default back-off after errors.
 BACKOFF = Backoff(base=5.0)
 
-# The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
-MAX_TRIES = 1_000_000
-
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data,
 # of which only :func:`variant_of` decides.
 finders: dict[str, Callable[[str, str, Json], "RegisteredAction"]] = {}
-
-# The beginning of the keys of tasks that batches publish; the number of the batch follows.
-BATCH_KEY = "tasks.batch:"
 
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
 
 
-class Context:
+class Context(
+    KnowsBatch,  # tasks.extensions.batches
+):
     """The attempt, as passed to an action with ``takes_context=True``.
 
     ``worker``: the name of the worker, from ``--name``, else its host and process.
@@ -86,13 +82,6 @@ class Context:
         """The number of this attempt; 1 is the first."""
         return self.claim.attempt
 
-    @property
-    def batch(self) -> int | None:
-        """The number of the batch that the task is in, or whose action it is; None if there is none."""
-        prefix, _, occasion = (self.task.key or "").rpartition(":")
-        of_batch = prefix.removeprefix(BATCH_KEY)
-        return int(of_batch) if occasion and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
-
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
         return not self._over and self.claim.still_mine()
@@ -120,6 +109,7 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptOptions(
+    Limits,  # tasks.extensions.throttles
     Isolated,  # tasks.extensions.isolation
     ActionOptions,
 ):
@@ -130,13 +120,6 @@ class AttemptOptions(
     backoff: Delay = BACKOFF
     local_retries: int = 0
     local_delay: float = 1.0
-    rate: str = ""
-    concurrency: int | None = None
-
-    @property
-    def frequency(self) -> Frequency | None:
-        """The parsed rate; None if there is none."""
-        return frequency(self.rate) if self.rate else None
 
     def problems(self) -> Iterator[str]:
         """Yield one sentence for each option that cannot work."""
@@ -147,34 +130,27 @@ class AttemptOptions(
                 yield f"{option}={value!r} must be a number of seconds above 0"
             elif value > MAX_SECONDS:
                 yield f"{option}={value!r} must be at most {MAX_SECONDS:.0f} seconds"
-        for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
-            if (value := getattr(self, option)) is None:
-                continue
-            if type(value) is not int or value < least:
-                yield f"{option}={value!r} must be a whole number of at least {least}"
-            elif value > MAX_TRIES:
-                yield f"{option}={value!r} must be at most {MAX_TRIES}"
+        yield from number_problem("max_attempts", self.max_attempts)
+        yield from number_problem("local_retries", self.local_retries, 0)
         yield from super().problems()
         if not (is_backoff(self.backoff) or is_delay(self.backoff)):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
                 "or a stator.Backoff with seconds above 0, a factor of at least 1 and a jitter from 0 to 1"
             )
-        try:
-            _ = self.frequency
-        except ValueError as error:
-            yield str(error)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegisteredAction(AttemptOptions):
+class RegisteredAction(
+    Limited,  # tasks.extensions.throttles
+    AttemptOptions,
+):
     """A function that tasks call by name, and how it is run: see :func:`action`."""
 
     name: str
     function: Callable[..., Any]
     queue: str = ""
     takes_context: bool = False
-    key: str | Callable[["Task"], object] | None = None
     errors_are_final: bool = False
 
     def __post_init__(self) -> None:
@@ -211,21 +187,6 @@ class RegisteredAction(AttemptOptions):
     def runs_on_loop(self) -> bool:
         """Whether the function is awaited on the event loop of its worker; else it is called in a thread."""
         return self.is_async and not self.called_by
-
-    @cached_property
-    def throttled(self) -> bool:
-        """Whether a rate or concurrency limit applies."""
-        return bool(self.rate or self.concurrency)
-
-    def throttle_key(self, task: "Task") -> str:
-        """Return the key under which the task counts for the rate and the concurrency."""
-        try:
-            value = copy_context().run(self.key, task) if callable(self.key) else None
-        except PROJECT_ERRORS as error:
-            raise passable(error) from error.__cause__
-        if isinstance(self.key, str) and isinstance(task.data, dict):
-            value = task.data.get(self.key)
-        return key_text(self.queue, self.name, "" if value is None else value)
 
     def arguments(self, context: Context) -> tuple[list[object], JsonObject]:
         """Return the positional and keyword arguments of the function."""
@@ -318,7 +279,7 @@ def of_registry(function: Callable[..., Result]) -> Callable[..., Result]:
 
 class DeclaredOptions(
     IsolatedOption,  # tasks.extensions.isolation
-    LimitOptions,
+    LimitOptions,  # tasks.extensions.throttles
     TypedDict,
     total=False,
 ):
@@ -331,7 +292,6 @@ class DeclaredOptions(
     backoff: Delay
     local_retries: int
     local_delay: float
-    key: "str | Callable[[Task], object] | None"
 
 
 def action(name: str, **options: Unpack[DeclaredOptions]) -> Callable[[Function], Function]:
@@ -446,13 +406,6 @@ def is_delay(value: object) -> bool:
 def everywhere() -> frozenset[tuple[str, str]]:
     """Return all actions, each with its queue."""
     return frozenset((name, queue) for name, by_queue in registry.copy().items() for queue in by_queue)
-
-
-@of_registry
-def throttled_in(queue: str) -> frozenset[str]:
-    """Return the actions with a rate or a concurrency limit for tasks of a queue."""
-    actions = ((name, declared(name, queue)) for name in list(registry))
-    return frozenset(name for name, each in actions if each is not None and each.throttled)
 
 
 @of_registry

@@ -3,18 +3,18 @@
 from django.contrib import admin
 
 from stator.admin import add_section
-from tasks.admin.batches import BatchAdmin
+from tasks.admin import batches  # noqa: F401 - registers tasks.extensions.batches
 from tasks.admin.overview import section_of_queues
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
-from tasks.models import Batch, Queue, Run, Schedule, Task
+from tasks.models import Queue, Run, Schedule, Task
 
-__all__ = ["BatchAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
+__all__ = ["QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
 
 for _model, _model_admin in (
-    (Queue, QueueAdmin), (Task, TaskAdmin), (Batch, BatchAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),
+    (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
 

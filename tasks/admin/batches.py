@@ -18,6 +18,7 @@ from stator.texts import COUNTED, count_text
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.exceptions import TaskError
+from tasks.extensions.batches.models import UNENDED_TASKS
 from tasks.models import Batch, Task
 from tasks.queue.expressions import CountOf, for_each
 from tasks.queue.figures import by_column
@@ -90,7 +91,7 @@ def _left(batches: QuerySet[Model], pks: list[int]) -> dict[int, str]:
     """Return by batch how many tasks have not ended."""
 
     def unended(tasks: QuerySet[Task]) -> QuerySet[Task]:
-        return tasks.filter(state__in=["pending", "shared"])
+        return tasks.filter(state__in=UNENDED_TASKS)
 
     if are_apart(Task, batches.db):
         # Batches are on the coordinator alone, where no query of the nodes can refer to them.
@@ -106,6 +107,7 @@ class ListedBatch(Protocol):
     shown_left: str
 
 
+@admin.register(Batch)
 class BatchAdmin(OperatedAdmin):
     """Admin of batches."""
 

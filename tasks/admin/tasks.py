@@ -34,9 +34,12 @@ FIELDS = (
     ("queue", "action", "key"),
     ("shown_priority", "created"),
     ("lease", "timeout", "max_attempts"),
-    ("heartbeat_interval", "max_unexpected_retries", "batch"),
+    (
+        "heartbeat_interval", "max_unexpected_retries",
+        "batch",  # tasks.extensions.batches
+    ),
     ("retention", "shown_workers", "exclusive_value"),
-)
+)  # fmt: skip
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -100,7 +103,8 @@ class TaskAdmin(OperatedAdmin):
         (None, {"fields": ("shown_metadata", "shown_data")}),
     )
     readonly_fields = (
-        "shown_priority", "shown_workers", "shown_metadata", "shown_data", "batch", "created", "exclusive_value",
+        "shown_priority", "shown_workers", "shown_metadata", "shown_data", "created", "exclusive_value",
+        "batch",  # tasks.extensions.batches
     )  # fmt: skip
 
     class Media:

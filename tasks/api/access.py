@@ -32,7 +32,7 @@ from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.extensions.api.models import Consumer, Verb, is_of, prefix_of
 from tasks.messages import BIGINT
-from tasks.models import Batch, Queue, Run, Task
+from tasks.models import Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.runs import holders
@@ -181,15 +181,6 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     if task is None:
         raise NotFound(f"there is no task {pk}")
     return task
-
-
-def batch_of(consumer: Consumer, number: int) -> Batch:
-    """Return the batch with this number; raise ``NotFound`` unless the consumer may use its queue."""
-    rows: QuerySet[Batch] = QuerySet(Batch, using=home()).select_related("queue").filter(queue__in=consumer.reach())
-    batch = rows.filter(pk=number).first() if number < BIGINT else None
-    if batch is None:
-        raise NotFound(f"there is no batch {number}")
-    return batch
 
 
 def _taken(consumer: Consumer, sought: object) -> Found | None:

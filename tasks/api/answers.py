@@ -69,7 +69,7 @@ _TASK: Getters[Task] = {name: attrgetter(name) for name in TaskOut.model_fields}
     "claimant": _claimant,
     "lease_until": attrgetter("state_locked_until"),
     "progress": _progress,
-    "batch": attrgetter("batch_id"),
+    "batch": attrgetter("batch_id"),  # tasks.extensions.batches
     "whole": attrgetter("whole_id"),
     "due": attrgetter("state_next_attempt"),
 }

@@ -5,34 +5,55 @@ from functools import partial
 
 from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
-from ninja import Query
+from ninja import Field, Query, Schema
 
-from tasks.api.access import PUBLISH, ApiRequest, batch_of, complete, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, ApiRequest, complete, parts, queue_of, task_of
 from tasks.api.answers import answer, published_out, task_out
+from tasks.api.batches import GIVEN, JOINS, TOGETHER, BatchIn, publishing_into  # tasks.extensions.batches
 from tasks.api.documents import Endpoints
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
-    BatchIn,
+    MAX_IN_BULK,
     OnExistingKeyIn,
-    PublishedManyOut,
     PublishedOut,
-    PublishIn,
-    PublishManyIn,
     TaskChange,
     TaskIn,
+    TaskNumber,
     TaskOut,
+    described,
 )
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
 from tasks.extensions.api.models import Consumer
-from tasks.models import Batch
-from tasks.queue import batches, publishing
+from tasks.queue import publishing
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.publishing import Published
 
 router = Endpoints(tags=["publishing"])
 
-ON_EXISTING = set(OnExistingKeyIn.model_fields)
+ON_EXISTING, OF_TASK = set(OnExistingKeyIn.model_fields), set(TaskIn.model_fields)
+
+
+class PublishIn(TaskIn, OnExistingKeyIn):
+    """A task to publish."""
+
+    batch: TaskNumber | None = described(JOINS, None, None)  # tasks.extensions.batches
+
+
+class PublishManyIn(OnExistingKeyIn):
+    """Tasks to publish, all or none of them."""
+
+    batch: BatchIn | TaskNumber | None = described(TOGETHER, None, None)  # tasks.extensions.batches
+    tasks: list[TaskIn] = Field(
+        min_length=1, max_length=MAX_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
+    )
+
+
+class PublishedManyOut(Schema):
+    """One result for each task, in the order of the tasks."""
+
+    batch: int | None = described(GIVEN, None)  # tasks.extensions.batches
+    results: list[PublishedOut]
 
 
 @router.at("POST", "queues/{queue}/tasks", PUBLISH, PublishedOut, "Publish a task", 409, 413, statuses=[200, 201])
@@ -46,8 +67,9 @@ def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse
 def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> HttpResponse:
     """Publish all tasks or none. The results are in the order of the tasks."""
     results = _publish(request.auth, queue, payload.tasks, payload)
-    batch = results[0].task.batch_id if payload.batch is not None else None
-    return answer({"batch": batch, "results": [published_out(each) for each in results]})
+    given: dict[str, object] = {}
+    given["batch"] = payload.batch and results[0].task.batch_id  # tasks.extensions.batches
+    return answer({**given, "results": [published_out(each) for each in results]})
 
 
 @router.at("POST", "tasks/{int:pk}/cancel", PUBLISH, TaskOut, "Cancel a task", 409, name="cancel_task")
@@ -90,11 +112,10 @@ def requeue(request: ApiRequest, pk: int, start_over: bool = Query(False, exampl
 def _publish(
     consumer: Consumer, queue: str, tasks: Sequence[TaskIn], payload: PublishIn | PublishManyIn
 ) -> list[Published]:
-    messages = [task.dict(exclude_unset=True, exclude={*ON_EXISTING, "batch"}) for task in tasks]
+    messages = [task.dict(exclude_unset=True, include=OF_TASK) for task in tasks]
     options = publishing.OnExistingKey(**{name: getattr(payload, name) for name in ON_EXISTING})
-    own, given = queue_of(consumer, queue), payload.batch
-    batch = Batch(**given.of_batch()) if isinstance(given, BatchIn) else given and batch_of(consumer, given)
-    publish = partial(batches.publish, batch=batch) if batch else publishing.publish
+    own, publish = queue_of(consumer, queue), publishing.publish
+    publish = publishing_into(consumer, payload.batch) or publish  # tasks.extensions.batches
     results = publish(own, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # Each answer needs the task's parts and attempts: read them once for all tasks.
     published = [each.task for each in results]

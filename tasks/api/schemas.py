@@ -142,40 +142,6 @@ class OnExistingKeyIn(Body):
     clear_succeeded: bool = described("Forget the workers that succeeded, so that it runs again.", False, False)
 
 
-class PublishIn(TaskIn, OnExistingKeyIn):
-    """A task to publish."""
-
-    batch: TaskNumber | None = described("The number of a batch that it joins.", None, None)
-
-
-class BatchIn(Body):
-    """A new batch."""
-
-    key: str | None = described(
-        "A queue has at most one batch for each key.", "album-7", None, min_length=1, max_length=200
-    )
-    on_done: TaskIn | None = described(
-        "The task to publish when no task is left and none is errored; without a key.", {"action": "resize"}, None
-    )
-    on_failed: TaskIn | None = described("The task to publish when no task is left and some are errored.", None, None)
-    on_first_failure: TaskIn | None = described("The task to publish once, when a first task is errored.", None, None)
-
-    def of_batch(self) -> JsonObject:
-        """Return the arguments of a batch, whose actions have only what was given."""
-        return {"over_http": True, **self.dict(exclude_unset=True)}
-
-
-class PublishManyIn(OnExistingKeyIn):
-    """Tasks to publish, all or none of them."""
-
-    batch: BatchIn | TaskNumber | None = described(
-        "A new batch, which ends with the last of these tasks, or the number of one to join.", None, None
-    )
-    tasks: list[TaskIn] = Field(
-        min_length=1, max_length=MAX_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
-    )
-
-
 class ProgressOut(Schema):
     """How far an attempt is."""
 
@@ -209,7 +175,7 @@ class TaskOut(Schema):
     progress: ProgressOut | None = described(
         "How far its holder is; null if the holder has not said so, and in answers that publish or claim.", None
     )
-    batch: int | None = described("The batch that it belongs to.", None)
+    batch: int | None = described("The batch that it belongs to.", None)  # tasks.extensions.batches
     whole: int | None = described("The shared task that it is a part of.", None)
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
@@ -249,39 +215,6 @@ class PublishedOut(Schema):
         "inserted; if the key exists: matched (it waits), running or duplicate (it has ended).", "inserted"
     )
     task: TaskOut
-
-
-class PublishedManyOut(Schema):
-    """One result for each task, in the order of the tasks."""
-
-    batch: int | None = described("The number of the batch, if one was given.", None)
-    results: list[PublishedOut]
-
-
-class CountsOut(Schema):
-    """The tasks of a batch by status, up to a million of each."""
-
-    total: int = Field(examples=[1000])
-    pending: int = described("Not claimed; some may be due later.", 400)
-    running: int = Field(examples=[10])
-    completed: int = Field(examples=[580])
-    canceled: int = Field(examples=[0])
-    errored: int = Field(examples=[10])
-
-
-class BatchOut(Schema):
-    """A batch, and how far it is."""
-
-    id: int = Field(examples=[17])
-    queue: str = Field(examples=["encode"])
-    key: str | None = Field(examples=["album-7"])
-    state: str = described("filling, running, ending, done, failed or canceled.", "running")
-    counts: CountsOut
-    progress: ProgressOut
-    on_done: dict[str, Any] | None = Field(examples=[{"action": "resize"}])
-    on_failed: dict[str, Any] | None = Field(examples=[None])
-    on_first_failure: dict[str, Any] | None = Field(examples=[None])
-    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
 
 class TasksOut(Schema):

@@ -16,17 +16,23 @@ from tasks.api.documents import Endpoints
 from tasks.api.errors import Invalid
 from tasks.api.schemas import BIGINT, ExplainedOut, Metadata, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
-from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
 from tasks.models import Task
 from tasks.querysets import TaskQuerySet
-from tasks.queue.runs import of_task
+from tasks.queue.runs import attempts_of, errors_in, of_task
 
 router = Endpoints(tags=["searching"])
 
 MAX_RUNS = 100
 
 StatusName = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
+
+
+# Filters that are columns.
+SAME = (
+    "action", "key",
+    "batch",  # tasks.extensions.batches
+)  # fmt: skip
 
 
 class TaskFilters(Page):
@@ -36,7 +42,7 @@ class TaskFilters(Page):
     status: list[StatusName] = parameter("Tasks with this status; repeat it for several.", ["pending"], [])
     action: str | None = parameter("Tasks with this action.", "resize")
     key: str | None = parameter("Tasks with this key.", "image-7")
-    batch: int | None = parameter("Tasks of this batch.", 17, ge=1, le=BIGINT)
+    batch: int | None = parameter("Tasks of this batch.", 17, ge=1, le=BIGINT)  # tasks.extensions.batches
     metadata: Json[Metadata] | None = parameter(
         "Tasks whose metadata has all of these values: a JSON object.", '{"title": "abc"}'
     )
@@ -64,7 +70,7 @@ def show(request: ApiRequest, pk: int) -> HttpResponse:
     note_progress([task], str(task._state.db))
     runs = of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS]
     report = read("report", str(task._state.db), Task, pk, otherwise=None)
-    return answer(task_with_runs_out(task, runs, errors_of(task), report.log if report else None))
+    return answer(task_with_runs_out(task, runs, errors_in(attempts_of(task)), report.log if report else None))
 
 
 @router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task", name="explain_task")
@@ -75,7 +81,7 @@ def explain(request: ApiRequest, pk: int) -> dict[str, object]:
 
 
 def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:
-    same = {name: value for name in ("action", "key", "batch") if (value := getattr(filters, name)) is not None}
+    same = {name: value for name in SAME if (value := getattr(filters, name)) is not None}
     rows = rows.filter(pk__gt=filters.after, **same)
     narrowings: tuple[tuple[Callable[..., TaskQuerySet], object], ...] = (
         (TaskQuerySet.had_by, filters.worker),

@@ -14,7 +14,16 @@ from ninja import NinjaAPI
 from ninja.operation import AsyncOperation
 
 import stator
-from tasks.api import batches, claims, errors, objects, publishing, queues, schedules, searching
+from tasks.api import (
+    batches,  # tasks.extensions.batches
+    claims,
+    errors,
+    objects,
+    publishing,
+    queues,
+    schedules,
+    searching,
+)
 from tasks.api.bodies import JsonParser
 from tasks.api.documents import View
 from tasks.api.server import give_connections_back
@@ -40,7 +49,9 @@ api = NinjaAPI(
 )
 errors.register(api)
 for router in (
-    queues.router, publishing.router, batches.router, claims.router,
+    queues.router, publishing.router,
+    batches.router,  # tasks.extensions.batches
+    claims.router,
     progress.router,  # tasks.extensions.progress
     steps.router,  # tasks.extensions.steps
     searching.router, schedules.router, objects.router,

@@ -1,23 +1,22 @@
 """Deletion of tasks whose retention is over, in batches."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Max, Min, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Least
-from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import are_apart, in_parts
+from stator.models import in_parts
 from stator.rows.deletions import Retention, note_deleted
 from stator.rows.record_tables import RECORD_TABLES
 from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 from tasks.conf import load_settings
-from tasks.models import Batch, Claimant, Queue, Run, Task
+from tasks.models import Claimant, Queue, Run, Task
 from tasks.rows import idle
-from tasks.rows.batches import UNENDED
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
@@ -32,21 +31,23 @@ NOT_FAILED = [state for state in TERMINAL if state != "errored"]
 BATCHES = 50
 
 
+# What extensions have: the conditions of tasks that may go, and what else is deleted then, of each database.
+LET_GO: list[Callable[[str], Q]] = []
+FURTHER: list[Callable[[str], object]] = []
+
+
 def prune(using: str) -> int:
     """Delete ended tasks past their retention, with their history and reports; return how many tasks.
 
     A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
     queue or of the setting comes before the last two. Parts are deleted before their shared task, which nobody can
-    requeue from then on. Tasks of a batch stay until it has ended; then the batch is deleted after its last task.
+    requeue from then on.
     """
     settings = load_settings()
-    batches: QuerySet[Batch] = QuerySet(Batch, using=using)
-    unended = batches.filter(state__in=UNENDED).values("pk")
-    if are_apart(Task, using):
-        let_go = Q(batch=None) | ~Q(batch__in=unended)
-    else:
-        let_go = Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
-    ended: QuerySet[Task] = QuerySet(Task, using=using).filter(let_go, state__in=TERMINAL, state_claim=None, whole=None)
+    let_go = [may_go(using) for may_go in LET_GO]
+    ended: QuerySet[Task] = QuerySet(Task, using=using).filter(
+        *let_go, state__in=TERMINAL, state_claim=None, whole=None
+    )
     deleted = Counter[Retention]()
     own_end = ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention")))
     deleted[Retention("retention", "the task")] = _prune(using, own_end)
@@ -61,18 +62,10 @@ def prune(using: str) -> int:
             using, rows.filter(state_changed__lte=Later(-seconds))
         )
     note_deleted(using, Task._meta.label_lower, deleted)
-    _forget_batches(batches.filter(state_changed__lte=Later(-settings.RETENTION)).exclude(state__in=UNENDED))
+    for delete in FURTHER:
+        delete(using)
     _forget_claimants(using)
     return deleted.total()
-
-
-def _forget_batches(ended: QuerySet[Model]) -> None:
-    tasks: QuerySet[Model] = QuerySet(Task, using=ended.db)
-    if are_apart(Task, ended.db):
-        empty = ended.exclude(pk__in=tasks.filter(batch__isnull=False).values("batch"))
-    else:
-        empty = ended.filter(IsNull(Subquery(tasks.filter(batch=OuterRef("pk")).values("pk")[:1]), True))
-    _delete_with_records(QuerySet(Batch, using=ended.db), list(empty.values_list("pk", flat=True)[:BATCH]))
 
 
 def _forget_claimants(using: str) -> None:
@@ -117,14 +110,15 @@ def _delete(using: str, rows: QuerySet[Model]) -> tuple[int, bool]:
         every: QuerySet[Model] = QuerySet(Task, using=using)
         of_these = every.filter(whole__in=pks)
         parts = list(of_these.order_by("whole").values_list("pk", flat=True)[:BATCH])
-        _delete_with_records(every, parts)
+        delete_with_records(every, parts)
         further = set(of_these.values_list("whole", flat=True).distinct()) if len(parts) == BATCH else set()
         done = [pk for pk in pks if pk not in further]
-        _delete_with_records(every, done)
+        delete_with_records(every, done)
     return len(done), len(pks) == BATCH or len(parts) == BATCH
 
 
-def _delete_with_records(rows: QuerySet[Model], pks: list[int]) -> None:
+def delete_with_records(rows: QuerySet[Model], pks: list[int]) -> None:
+    """Delete rows with their history and reports."""
     if not pks:
         return
     of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])

@@ -19,8 +19,7 @@ from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
 from stator.logs import progress
 from stator.models import Action, Now, moment_json, moment_text
-from stator.texts import JsonObject, counted, nearest
-from tasks.actions.registry import declared
+from stator.texts import JsonObject, nearest
 from tasks.exceptions import TaskError
 from tasks.messages import BIGINT
 from tasks.models import Queue, Task
@@ -28,11 +27,9 @@ from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.figures import figures_of
 from tasks.queue.latest_errors import TaskFailure, errors_of
-from tasks.queue.put_off import PutOff, put_off, waiting_for_limits
 from tasks.queue.rules import queue_name_problem
 from tasks.queue.serving import services_of
 from tasks.rows.databases import home
-from tasks.rows.tables import queue_rows
 from tasks.rows.tasks import READ_AT
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
@@ -70,10 +67,6 @@ def add_subcommands(add: AddSubcommand) -> None:
     pace_help = "How many become due per minute (default: all at once)."
     again.add_argument("--per-minute", type=float, metavar="N", help=pace_help)
     again.add_argument("--start-over", action="store_true", help="Run recorded steps again, with new keys.")
-    due = add("retry", "Make tasks due that wait for a limit of their action, after the limit was raised.", retry)
-    due.add_argument("task_action", metavar="ACTION", help="The action.")
-    due.add_argument("--queue", metavar="NAME", help="Only tasks of this queue.")
-    due.add_argument("--yes", action="store_true", help="Even if the limit is what it was.")
     end = add("cancel", "Cancel tasks that wait.", cancel)
     end.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
     end.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
@@ -159,31 +152,8 @@ def requeue(options: Options) -> Answer:
     if name and rows.dead_letters().exists():
         others = "; there are more: repeat the command after these are done"
     until = f"; the last is due at {moment_text(due)}" if due else ""
-    data = {"requeued": count, "named": len(ids), "last_due": due and moment_json(due), **_number_of(action)}
+    data = {"requeued": count, "named": len(ids), "last_due": due and moment_json(due), **number_of(action)}
     return Answer(data, [f"{requeued}{until}{others}.", *offer(action, options)])
-
-
-def retry(options: Options) -> Answer:
-    """Make tasks due that wait for a limit of their action."""
-    name, queue = options["task_action"], named(options["queue"]) if options["queue"] else None
-    waiting = put_off(home(), action=name, queue=queue.pk if queue else None)
-    if not options["yes"] and (same := _as_before(waiting)):
-        raise BadInput(f"{same} in this code, so they would be put off again; raise it first, or add --yes")
-    action = Action.of(Task, "retry", actor())
-    with progress("made due") as action.progress:
-        count = waiting_for_limits(Task.stator.using(home()), name, queue.pk if queue else None).retry(action=action)
-    line = f"{counted(count, 'task')} of {name} {'is' if count == 1 else 'are'} due now."
-    return Answer({"retried": count, **_number_of(action)}, [line, *offer(action, options)])
-
-
-def _as_before(waiting: list[PutOff]) -> str:
-    """Return the limit that tasks wait for if this code has the same; else an empty text."""
-    for one in waiting:
-        name = queue_rows(home()).filter(pk=one.queue).values_list("name", flat=True).first() or ""
-        known, limit = declared(one.action, name), one.limit
-        if known and (known.rate == limit.rate if limit.rate else known.concurrency == limit.concurrency):
-            return f"action {one.action} has {limit.option} {limit.rate or limit.concurrency}"
-    return ""
 
 
 def cancel(options: Options) -> Answer:
@@ -192,11 +162,11 @@ def cancel(options: Options) -> Answer:
     action = Action.of(Task, "cancel", actor(), options["reason"], moves=True)
     count = rows_of_numbers(ids).cancel(running=options["running"], action=action)
     others = "; the others are gone, have ended, or are running (--running cancels these)" if count < len(ids) else ""
-    data = {"canceled": count, "named": len(ids), **_number_of(action)}
+    data = {"canceled": count, "named": len(ids), **number_of(action)}
     return Answer(data, [f"{count:,} of {len(ids):,} canceled{others}.", *offer(action, options)])
 
 
-def _number_of(action: Action) -> dict[str, list[int]]:
+def number_of(action: Action) -> dict[str, list[int]]:
     """Return the number of the action, for its undo; none if nothing was done."""
     return {"actions": [] if action.pk is None else [action.pk]}
 

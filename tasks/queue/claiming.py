@@ -5,20 +5,16 @@ last read, in its condition. If that has changed, or if anything else is out of 
 nothing, and the claim takes several.
 """
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import IntegrityError
 from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
 
 from stator import claims
 from stator.statements import Parameter
-from tasks.actions.registry import RegisteredAction, declared, throttled_in
-from tasks.actions.throttles import ActionSlot
 from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import TaskError
 from tasks.messages import check_lease, check_metadata, check_worker, worker_digits
@@ -33,9 +29,7 @@ from tasks.rows.clock import Later
 from tasks.rows.tables import Rows, run_rows, task_model
 
 if TYPE_CHECKING:
-    from tasks.models import Queue, Task
-
-logger = logging.getLogger("tasks.queues")
+    from tasks.models import Queue
 
 # A try fails when another worker has just claimed a task of the same exclusive value.
 TRIES = 10
@@ -45,6 +39,22 @@ CLAIMING = (
     "name", "kind", "lease", "timeout", "max_attempts", "same_worker_again", "worker_retries", "one_per_worker",
     "claim_paused",
 )  # fmt: skip
+
+
+class Sieve(NamedTuple):
+    """What an extension asks of tasks that a named worker is about to get, by statements of its own.
+
+    ``of``: what ``odd`` depends on, by the name of the queue. ``odd``: the condition of tasks that are asked about,
+    which no claim in one statement takes. ``keep``: of claims that have locked their tasks, the ones that the worker
+    gets.
+    """
+
+    of: Callable[[str], Hashable]
+    odd: Callable[[Any], Q]
+    keep: Callable[["Queue", list[claims.Claim]], list[claims.Claim]]
+
+
+SIEVES: list[Sieve] = []
 
 METADATA = Parameter("metadata", JSONField())
 WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(null=True))
@@ -72,7 +82,7 @@ def _claim_at_once(
     known = queue.__dict__.get("known", queue)
     if known.claim_paused or known.one_per_worker:
         return []
-    limited = throttled_in(known.name)
+    limited = tuple([sieve.of(known.name) for sieve in SIEVES])
     any_queue = QueueTemplate(known, CLAIMING)
     asked, sought = None if lease is None else LEASE, METADATA if metadata else None
     claimed, is_noted = claims.claim_at_once(
@@ -101,14 +111,16 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
 
 
 def _pick(
-    queue: QueueTemplate, metadata: Parameter | None, settings: TaskSettings, limited: frozenset[str], rows: Rows
+    queue: QueueTemplate, metadata: Parameter | None, settings: TaskSettings, limited: tuple[Hashable, ...], rows: Rows
 ) -> Rows:
     """Return the tasks of a queue of this configuration, and whether the worker was seen there lately."""
     lately: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
         queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
-    # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
-    is_restricted = Q(whole__isnull=False) | Q(action__in=sorted(limited))
+    # A worker must not get two parts of a shared task.
+    is_restricted = Q(whole__isnull=False)
+    for sieve, each in zip(SIEVES, limited, strict=True):
+        is_restricted |= sieve.odd(each)
     picked = picker(queue, WORKER, metadata, settings)(rows.filter(is_any(queue.same)))
     return picked.annotate(stator_odd=is_restricted, stator_flag=Q(is_any(lately)))
 
@@ -133,24 +145,25 @@ def _take(
         model.objects.using(using).end_exhausted(queue)
     for _ in range(TRIES):
         with suppress(IntegrityError):
-            claimed, put_off = _claim(queue, worker, limit, lease, metadata)
-            if claimed or not put_off:
+            claimed, left_out = _claim(queue, worker, limit, lease, metadata)
+            if claimed or not left_out:
                 return claimed
-    # On every try other workers were faster, or all claimed tasks were put off: nothing is left for this worker.
+    # On every try other workers were faster, or all claimed tasks were left out: nothing is left for this worker.
     return []
 
 
 def _claim(
     queue: "Queue", worker: str, limit: int, lease: float | None, metadata: Mapping[str, object]
 ) -> tuple[list[TaskClaim], bool]:
-    """Return new claims, and whether tasks were put off because the limits of their actions are used up."""
+    """Return new claims, and whether sieves left tasks out."""
     model, using, settings = queue.tasks.model, str(queue._state.db), load_settings()
-    put_off: list[claims.Claim] = []
+    left_out: list[claims.Claim] = []
 
     def note(claimed: list[claims.Claim]) -> list[claims.Claim]:
-        kept = _without_second_parts(queue, worker, claimed)
-        put_off[:] = _put_off(queue, kept)
-        kept = [claim for claim in kept if claim not in put_off]
+        kept = single = _without_second_parts(queue, worker, claimed)
+        for sieve in SIEVES:
+            kept = sieve.keep(queue, kept)
+        left_out[:] = [claim for claim in single if claim not in kept]
         runs.note(kept, worker, lease, using)
         return kept
 
@@ -172,36 +185,7 @@ def _claim(
     )
     for claim in claimed:
         claim.instance.queue = queue
-    return [TaskClaim(claim, worker) for claim in sorted(claimed, key=_place_in_line)], bool(put_off)
-
-
-def _put_off(queue: "Queue", claimed: list[claims.Claim]) -> list[claims.Claim]:
-    """Put off the tasks whose actions have used up their rate or concurrency, and return their claims.
-
-    The limits are declared in the code of this process. They are taken in the order of their keys, so that two claims
-    do not wait for each other.
-    """
-    limited = []
-    for claim in claimed:
-        action = declared(claim.instance.action, queue.name)
-        if action is not None and action.throttled and (key := _key_of(action, claim.instance)) is not None:
-            limited.append((key, claim.pk, action, claim))
-    refused = []
-    for _, _, action, claim in sorted(limited, key=itemgetter(0, 1)):
-        wait, _ = ActionSlot.admit(action, claim.instance, claim.token)
-        if wait:
-            claims.end([(claim, claims.Released(wait))])
-            refused.append(claim)
-    return refused
-
-
-def _key_of(action: RegisteredAction, task: "Task") -> str | None:
-    """Return the key under which a task counts; None if the project's function fails, which must not stop the queue."""
-    try:
-        return action.throttle_key(task)
-    except Exception:
-        logger.exception("tasks.key_failed", extra={"action": action.name, "task": task.pk})
-        return None
+    return [TaskClaim(claim, worker) for claim in sorted(claimed, key=_place_in_line)], bool(left_out)
 
 
 def _without_second_parts(queue: "Queue", worker: str, claimed: list[claims.Claim]) -> list[claims.Claim]:

@@ -1,4 +1,4 @@
-"""What follows when claims of tasks are ended by others, and when an undo moves tasks back."""
+"""What follows when claims of tasks are ended by others, and which tasks no undo moves back."""
 
 from collections.abc import Collection, Mapping
 from typing import Self
@@ -22,6 +22,3 @@ class OfTasks(Follower):
 
     def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
         return operator_actions.stays(rows)
-
-    def undone(self, rows: QuerySet[Model]) -> None:
-        operator_actions.undone(rows)

@@ -13,7 +13,7 @@ from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.runs import forgotten
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
-from tasks.rows.tasks import TaskRow
+from tasks.rows.tasks import WAITS_AGAIN, TaskRow
 
 if TYPE_CHECKING:
     from tasks.querysets import TaskQuerySet
@@ -163,45 +163,23 @@ def _reopen(rows: "TaskQuerySet", ended: dict[int, int], states: tuple[str, ...]
     move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **note)
     move_rows(rows.filter(pk__in=shared), "shared", **note)
     move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **note)
-    task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
+    task_rows(rows.db).filter(pk__in=ended).update(**WAITS_AGAIN)
+
+
+def whole_of(rows: QuerySet[Model]) -> dict[object, object]:
+    """Return by task the shared task that it is a part of, or itself."""
+    return {pk: pk if whole is None else whole for pk, whole in rows.values_list("pk", "whole")}
 
 
 def stays(rows: QuerySet[Model]) -> dict[object, str]:
-    """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
+    """Return the canceled tasks that no undo may bring back, each with why.
 
-    A batch that has ended has published its action, and would have a task that is done later. A shared task that has
-    lost parts would end without them.
+    A shared task that has lost parts would end without them.
     """
-    canceled = rows.filter(state="canceled").values_list("pk", "whole", "batch", "worker_count")
-    own = {pk: (whole, batch, workers) for pk, whole, batch, workers in canceled}
-    wholes = {whole for whole, _, _ in own.values() if whole is not None} - own.keys()
-    others = task_rows(rows.db).filter(pk__in=wholes).values_list("pk", "whole", "batch", "worker_count")
-    every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
-    lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
-    ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
-    staying: dict[object, str] = {}
-    for pk, (whole, _, _) in own.items():
-        of = pk if whole is None else whole
-        batch = every[of][1] if of in every else None
-        if batch in ended:
-            staying[pk] = f"is in batch {batch}, which is {ended[batch]}"
-        elif of in lacking:
-            staying[pk] = "has lost parts to its retention"
-    return staying
-
-
-def _ended_batches(pks: set[object], using: str | None) -> dict[object, str]:
-    """Return the states of the batches that take no task back, and lock all of these batches."""
-    if not pks:
-        return {}
-    batches: QuerySet[Model] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
-    states = dict(locked(batches.filter(pk__in=pks).order_by("pk")).values_list("pk", "state"))
-    return {pk: state for pk, state in states.items() if state in ("ending", "done", "canceled")}
-
-
-def undone(rows: QuerySet[Model]) -> None:
-    """Send no second notice of dead letters that are dead again because their requeue was undone."""
-    rows.filter(state="errored").update(notice_due=None)
+    wholes = whole_of(rows.filter(state="canceled"))
+    shared = task_rows(rows.db).filter(pk__in=set(wholes.values()), worker_count__gt=1).order_by()
+    lacking = _being_deleted(rows, dict(shared.values_list("pk", "worker_count")))
+    return {pk: "has lost parts to its retention" for pk, whole in wholes.items() if whole in lacking}
 
 
 def _postpone(rows: QuerySet[Model], dues: dict[int, datetime]) -> None:

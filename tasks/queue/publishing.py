@@ -1,15 +1,17 @@
 """Publishing of tasks into a queue, each key once, with a few statements per 500 tasks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
-from stator.models import created, make_due, remembered
+from stator.models import Now, created, make_due, remembered
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
@@ -36,7 +38,13 @@ PARAMETERS = (*(name for name in COLUMNS if name not in ("key", "worker_count"))
 # Columns without an option of their own, each with the option that decides it.
 DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
 
-CREATED = ("created", "notice_due", "state_changed")
+
+# Columns of new tasks that an extension gives; without any, the statement that publishes has no such column.
+Columns = Mapping[str, object]
+NO_COLUMNS: Columns = MappingProxyType({})
+
+# Publishes messages into a queue: :func:`publish`, or what an extension does around it.
+Publish = Callable[..., "list[Published]"]
 
 
 class PublishOutcome(StrEnum):
@@ -87,13 +95,13 @@ def publish(
     known_only: bool = False,
     over_http: bool = False,
     admit: Callable[[int], None] = lambda rows: None,
-    batch: int | None = None,
+    columns: Columns = NO_COLUMNS,
 ) -> list[Published]:
     """Publish messages, all or none, and return one result for each, in order.
 
     ``over_http``: the publisher is a program, which may do less than code here; see :mod:`tasks.queue.actions`.
     ``admit``: called with the number of rows after all other checks; it may refuse them.
-    ``batch``: the number of the batch that new tasks belong to.
+    ``columns``: further columns of new tasks.
     """
     settings = load_settings()
     lease = longest_lease(task_model(), using=queue._state.db)
@@ -102,7 +110,7 @@ def publish(
     bound_rows(rows, settings.PUBLISH_LIMIT)
     tasks = None
     if rows == len(messages) and not on_existing.changes:
-        tasks = _in_one_statement(queue, messages, known_only, over_http, admit, batch)
+        tasks = _in_one_statement(queue, messages, known_only, over_http, admit, columns)
     if tasks:
         return [Published(task, PublishOutcome.INSERTED) for task in tasks]
     queue = queue.current()
@@ -110,7 +118,7 @@ def publish(
     if tasks is None:
         admit(rows)
     listed = frozenset(queue.http_actions) if over_http else None
-    return _into(queue, messages, on_existing, listed, batch)
+    return _into(queue, messages, on_existing, listed, columns)
 
 
 def _in_one_statement(
@@ -119,7 +127,7 @@ def _in_one_statement(
     known_only: bool,
     over_http: bool,
     admit: Callable[[int], None],
-    batch: int | None,
+    columns: Columns,
 ) -> "list[Task] | None":
     """Publish tasks of new keys with one statement; return them, or nothing, or None if they were not admitted either.
 
@@ -131,7 +139,7 @@ def _in_one_statement(
     listed = frozenset(queue.http_actions) if over_http else None
     try:
         _refuse(queue, messages, known_only, over_http)
-        rows = [_values(queue, message, listed, batch) for message in messages]
+        rows = [_values(queue, message, listed, columns) for message in messages]
     except TaskError:
         return None
     delays = [inserts.delay_of(message.invisible_for, queue.invisible_for) for message in messages]
@@ -165,11 +173,11 @@ def _into(
     messages: list[Message],
     on_existing: OnExistingKey,
     listed: frozenset[str] | None,
-    batch: int | None,
+    columns: Columns,
 ) -> list[Published]:
     """Publish into a queue as it is now. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
-    rows = [_row(queue, message, listed, batch) for message in messages]
+    rows = [_row(queue, message, listed, columns) for message in messages]
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
@@ -218,13 +226,13 @@ def _refuse(queue: "Queue", messages: list[Message], known_only: bool, over_http
     queue_actions.refuse_arguments(queue, messages)
 
 
-def _row(queue: "Queue", message: Message, listed: frozenset[str] | None, batch: int | None) -> "Task":
+def _row(queue: "Queue", message: Message, listed: frozenset[str] | None, columns: Columns) -> "Task":
     delay = inserts.delay_of(message.invisible_for, queue.invisible_for)
     row = queue.tasks.model(
         queue=queue,
-        **_values(queue, message, listed, batch),
+        **_values(queue, message, listed, columns),
         # The database's time as a value: Django cannot insert rows with expressions as arrays.
-        **(dict.fromkeys(CREATED, queue.__dict__["read_at"]) if "read_at" in queue.__dict__ else {}),
+        **(dict.fromkeys(_now_by_default(), queue.__dict__["read_at"]) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
     row.has_count = "worker_count" in message.given
@@ -233,8 +241,13 @@ def _row(queue: "Queue", message: Message, listed: frozenset[str] | None, batch:
     return row
 
 
+@cache
+def _now_by_default() -> tuple[str, ...]:
+    return tuple(each.name for each in task_model()._meta.concrete_fields if isinstance(each.db_default, Now))
+
+
 def _values(
-    queue: "Queue", message: Message, listed: frozenset[str] | None, batch: int | None = None
+    queue: "Queue", message: Message, listed: frozenset[str] | None, columns: Columns = NO_COLUMNS
 ) -> dict[str, object]:
     """Return the values of a new task in this queue, without its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
@@ -246,8 +259,7 @@ def _values(
         **place_of_task(queue, value, message.key),
         "elsewhere_only": listed is not None and message.action not in listed,
         "state": "pending" if message.worker_count == 1 else "shared",
-        # Without one, the statement that publishes has no such column.
-        **({} if batch is None else {"batch_id": batch}),
+        **columns,
     }
 
 

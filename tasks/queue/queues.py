@@ -15,11 +15,12 @@ from stator.models import remembered
 from stator.texts import JsonInput
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
+from tasks.extensions.batches.joining import joining
+from tasks.extensions.batches.models import Batch
 from tasks.extensions.consume.verbs import Consumes
-from tasks.queue import batches, held_claims, publishing, rules, waiting
-from tasks.queue.batches import Batch
+from tasks.queue import held_claims, publishing, rules, waiting
 from tasks.queue.held_claims import TaskClaim
-from tasks.queue.publishing import OnExistingKey, Published
+from tasks.queue.publishing import OnExistingKey, Publish, Published
 from tasks.rows.clock import Later
 from tasks.rows.databases import home, settle
 from tasks.rows.queues import QueueRow
@@ -98,7 +99,7 @@ class Queue(
         clear_failed: bool = False,
         clear_succeeded: bool = False,
         known_only: bool = False,
-        batch: Batch | None = None,
+        batch: Batch | None = None,  # tasks.extensions.batches
         **options: object,
     ) -> Published:
         """Publish one task; return it with its outcome, or raise :class:`~tasks.exceptions.PublishRefused`.
@@ -115,7 +116,10 @@ class Queue(
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         message = {"action": action, **({} if data is ... else {"data": data}), **options}
-        return self._publish([message], on_existing, batch, known_only)[0]
+        return self._publish(
+            [message], on_existing, known_only,
+            joining(batch),  # tasks.extensions.batches
+        )[0]  # fmt: skip
 
     def publish_many(
         self,
@@ -125,7 +129,7 @@ class Queue(
         clear_failed: bool = False,
         clear_succeeded: bool = False,
         known_only: bool = False,
-        batch: Batch | None = None,
+        batch: Batch | None = None,  # tasks.extensions.batches
     ) -> list[Published]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all or none.
 
@@ -133,14 +137,15 @@ class Queue(
         that has not ended. Existing tasks of the same keys join it.
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return self._publish(tasks, on_existing, batch, known_only)
+        return self._publish(
+            tasks, on_existing, known_only,
+            joining(batch),  # tasks.extensions.batches
+        )  # fmt: skip
 
     def _publish(
-        self, given: Iterable[object], on_existing: OnExistingKey, batch: Batch | None, known_only: bool
+        self, given: Iterable[object], on_existing: OnExistingKey, known_only: bool, publish: Publish | None = None
     ) -> list[Published]:
-        if batch is None:
-            return publishing.publish(self, given, on_existing, known_only=known_only)
-        return batches.publish(self, given, on_existing, batch=batch, known_only=known_only)
+        return (publish or publishing.publish)(self, given, on_existing, known_only=known_only)
 
     apublish = in_thread(publish)
     apublish_many = in_thread(publish_many)

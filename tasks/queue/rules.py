@@ -7,7 +7,7 @@ from django.core.validators import RegexValidator
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import are_apart, field_of
 from stator.texts import text_problem
-from tasks.actions.registry import MAX_TRIES
+from tasks.actions.options import MAX_TRIES
 from tasks.messages import METADATA_NAME_RULE, UNPRINTABLE, is_metadata_name
 from tasks.queue import actions as queue_actions
 from tasks.rows.databases import home

@@ -7,6 +7,7 @@ statement as the database takes to run it.
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
@@ -24,6 +25,9 @@ from tasks.rows.tasks import TaskRow
 
 REASON_LENGTH = 8000
 
+# The most attempts of a task that are told, the latest ones, and the most characters of the error of each.
+TOLD, ERROR_LENGTH = 200, 2_000
+
 # The columns of a run, each with the task's column that it is copied from.
 COPIED = {
     "task": "id", "shard": "shard", "version": "state_version", "claimed": "state_attempted",
@@ -35,6 +39,9 @@ SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
 # Values of a column by task.
 ByTask = Mapping[object, object]
+
+# The time of an attempt, its worker, and its error.
+Attempt = tuple[datetime, str, str]
 
 
 def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:
@@ -152,6 +159,30 @@ def of_task(task: TaskRow) -> QuerySet[Run]:
     """Return the runs of a task, or of the parts of a shared one."""
     every = run_rows(task._state.db)
     return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
+
+
+def attempts_of(task: TaskRow) -> list[Attempt]:
+    """Return the attempts of a task, or of its parts, since it was published or requeued, the first one first.
+
+    The error of an attempt that succeeded or still runs is empty.
+    """
+    visits = of_task(task).filter(task=OuterRef("task")).order_by("-version").filter(version__gte=0)
+    latest = of_task(task).filter(version=Subquery(visits.values("version")[:1])).select_related("task")
+    attempts = [(run.claimed, run.worker, _failure_of(run)) for run in latest.order_by("-pk")[:TOLD]]
+    return sorted(attempts, key=itemgetter(0))
+
+
+def _failure_of(run: Run) -> str:
+    if run.outcome in ("succeeded", "waited"):
+        return ""
+    if run.ended is None:
+        return "" if run.task.state_claim == run.token else "its lease ran out"
+    return run.reason or f"{run.outcome} without a reason"
+
+
+def errors_in(attempts: list[Attempt]) -> list[str]:
+    """Return the errors of attempts, as ``worker: message``."""
+    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in attempts if error]
 
 
 def _copy(

@@ -19,14 +19,38 @@ if TYPE_CHECKING:
 # The states of tasks that have ended.
 TERMINAL = ("completed", "canceled", "errored")
 
+# What a task that has ended gets when it waits again.
+WAITS_AGAIN = {
+    "result": None,
+    "notice_due": Now(),  # tasks.extensions.notices
+}
+
+# Dead letters whose notice was not sent.
+DEAD = Q(state="errored", whole=None, notice_due__isnull=False)  # tasks.extensions.notices
+UNNOTICED = "tasks_task_unnoticed"  # tasks.extensions.notices
+
 
 def names_nobody() -> Case:
     """Return the sort key that puts tasks with ``worker_ids`` before tasks for anyone."""
     return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
 
 
+# The tasks of a batch: most tasks have none.
+HAS_BATCH = Q(batch__isnull=False)  # tasks.extensions.batches
+IN_BATCH = "tasks_task_in_batch"  # tasks.extensions.batches
+
 # Annotates rows with the time when they are read.
 READ_AT = {"read_at": Now()}
+
+
+def _rare_key(to: str, on_delete: Any, related_name: str) -> "models.ForeignKey[Any, Any]":
+    """Return a key that most tasks have not, so that an index of all would be too large.
+
+    It has no constraint, which would lock the other row at each INSERT.
+    """
+    return models.ForeignKey(
+        to, on_delete, null=True, editable=False, related_name=related_name, db_index=False, db_constraint=False
+    )
 
 
 class TaskRow(StatorModel):
@@ -56,27 +80,20 @@ class TaskRow(StatorModel):
     shard = SpreadField(default=0, in_one_line=True)
     # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
-    # Most tasks are no parts, so the index of the parts leaves them out. Without a constraint, as for runs.
-    whole = models.ForeignKey(
-        "self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False, db_constraint=False
-    )
-    # Without a constraint, which would lock the batch's row at each INSERT. A batch that is deleted has no tasks.
-    batch: "models.ForeignKey[Any, Any]" = models.ForeignKey(
-        "tasks.Batch", models.SET_NULL, null=True, editable=False, related_name="tasks", db_index=False,
-        db_constraint=False,
-    )  # fmt: skip
+    whole = _rare_key("self", models.CASCADE, "parts")
+    batch = _rare_key("tasks.Batch", models.SET_NULL, "tasks")  # tasks.extensions.batches
     result = LazyJSONField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
     # The claim of the attempt that a worker process has marked as begun last: see ``tasks.queue.begun``.
     begun = models.UUIDField(null=True, editable=False)
     # When the notice of an errored task is sent at the earliest; null after it was sent.
-    notice_due = MomentField(db_default=Now(), null=True, editable=False)
+    notice_due = MomentField(db_default=Now(), null=True, editable=False)  # tasks.extensions.notices
 
     # The related managers, which Django adds with the models of tasks and runs.
     parts: "RelatedManager[Task]"
     runs: "RelatedManager[Run]"
     whole_id: int | None
-    batch_id: int | None
+    batch_id: int | None  # tasks.extensions.batches
     # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
     counted: int
@@ -97,7 +114,7 @@ class TaskRow(StatorModel):
         lease_end = "tasks.queue.eligibility.lease_end_in_process"
         max_runtime = "tasks.queue.eligibility.timeout_in_process"
         reasons = "tasks.extensions.problems.unserved.reasons"
-        fixed = ("batch",)  # stator.extensions.related
+        fixed = ("batch",)  # stator.extensions.related tasks.extensions.batches
         beside = ("tasks.Run",)
         everywhere = ("tasks.Queue",)
 
@@ -159,14 +176,8 @@ class TaskRow(StatorModel):
             models.Index(
                 fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
             ),
-            # The tasks of a batch: most tasks have none.
-            models.Index(fields=["batch", "state"], condition=Q(batch__isnull=False), name="tasks_task_in_batch"),
-            # Dead letters whose notice was not sent.
-            models.Index(
-                fields=["notice_due"],
-                condition=Q(state="errored", whole=None, notice_due__isnull=False),
-                name="tasks_task_unnoticed",
-            ),
+            models.Index(name=IN_BATCH, fields=["batch", "state"], condition=HAS_BATCH),  # tasks.extensions.batches
+            models.Index(name=UNNOTICED, fields=["notice_due"], condition=DEAD),  # tasks.extensions.notices
             # PRUNE: ended tasks, by the queue's retention and by their own.
             models.Index(
                 fields=["queue", "state_changed"],

@@ -1,14 +1,15 @@
 """The columns of schedules, and their checks."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import models
 from django.db.models import Q
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import MomentField, Now, StateField, StatorModel
+from stator.models import MomentField, Now, StateField, StatorModel, names_of
+from stator.rows.readings import read
 from stator.texts import counted
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
@@ -101,7 +102,8 @@ class ScheduleRow(StatorModel):
     failed_ticks = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     last_error = models.CharField(max_length=ERROR_LENGTH, default="", db_default="", editable=False)
     notice_due = MomentField(null=True, editable=False)
-    # Set for lists and problems: when the row was read.
+    # The condition that a notice is due, and set for lists and problems: when the row was read.
+    DEAD: ClassVar[Q] = Q(failed_ticks__gt=0)
     read_at: datetime
     created = MomentField(db_default=Now(), editable=False)
 
@@ -148,6 +150,15 @@ class ScheduleRow(StatorModel):
     def failed_part(self) -> str:
         """The latest ticks in a row that failed, as a phrase."""
         return "last tick" if self.failed_ticks == 1 else f"last {self.failed_ticks:,} ticks"
+
+    def letter(self) -> dict[str, object]:
+        """Return what a dead letter says of its failed ticks."""
+        report = read("report", str(self._state.db), type(self), self.pk, otherwise=None)
+        names = names_of({report.worker} if report else set(), str(self._state.db))
+        return {
+            "queue": "", "action": self.name, "data": None, "attempts": self.failed_ticks,
+            "workers": sorted(names.values()), "errors": [self.last_error], "is_logged": True, "schedule": str(self),
+        }  # fmt: skip
 
     @property
     def result(self) -> str:

@@ -34,10 +34,9 @@ from tasks.actions.registry import (
     runs_on_loop,
     variant_of,
 )
-from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, TaskSettings, load_settings
-from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
+from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, final
 from tasks.graph import ATTEMPTING
 from tasks.queue import begun
 from tasks.queue.begun import usual_attempts
@@ -327,7 +326,7 @@ class TaskAttempt:
     """One call of an action for a task, with the further calls of local retries.
 
     ``seconds``: its timeout, which counts from the first call. ``is_marked``: the database gets to know of the call
-    first. ``is_limited``: a rate or concurrency limit applies.
+    first. ``is_limited``: what has to admit it, "" if nothing has.
     """
 
     __slots__ = (
@@ -344,7 +343,7 @@ class TaskAttempt:
         self.context = Context(task, claim, terms.worker)
         self.seconds = task.timeout or terms.timeout
         self.is_marked = begun.is_marked(claim.attempt, task.max_attempts or terms.most, task.state_crashes)
-        self.is_limited = terms.action.throttled
+        self.is_limited = terms.action.admitted_by
         self._is_over = False
         # The value and the error of a first call that a thread has made.
         self._ended: tuple[Any, BaseException | None] | None = None
@@ -358,7 +357,7 @@ class TaskAttempt:
             value = await (self._called() if self.seconds is None else self._called_in_time(self.seconds))
         finally:
             context.end()
-            if action.concurrency:
+            if action.leaves:
                 await sync_to_async(_leave)(action, context)
         self._store(value)
 
@@ -390,7 +389,7 @@ class TaskAttempt:
             self.task.result = None
 
     async def _prepare(self) -> None:
-        """Do what comes before the call: take a concurrency slot and a start of the rate, tell those who listen."""
+        """Do what comes before the call: ask whether it is admitted, and tell those who listen."""
         with self.claim.preparing():
             if self.is_limited:
                 await sync_to_async(_admit)(self.action, self.context)
@@ -493,7 +492,7 @@ class TaskAttempt:
         threads = _threads(self.settings.THREADS)
         if threads.exhausted:
             logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
-            raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
+            raise NotBegun(STUCK, "every thread of this worker runs an action that does not return")
         return threads.run(call, must_begin=bool(self.claim.started))
 
     def _begin_and_call(self, function: Callable[[], Result]) -> Result:
@@ -589,16 +588,11 @@ def _read_queue(task: "Task") -> QueueRow:
 
 
 def _admit(action: RegisteredAction, context: Context) -> None:
-    """Take a concurrency slot and a start of the rate; raise ``Throttled`` if either is used up."""
-    wait, reason = ActionSlot.admit(action, context.task, context.claim.token)
+    """Raise ``NotBegun`` if the attempt is not admitted now."""
+    wait, reason = import_string(action.admitted_by).admit(action, context.task, context.claim.token)
     if wait:
-        raise Throttled(wait, reason)
+        raise NotBegun(wait, reason)
 
 
 def _leave(action: RegisteredAction, context: Context) -> None:
-    """Release the concurrency slot; if that fails, it is free once the claim has ended."""
-    task = context.task
-    try:
-        ActionSlot.leave(str(task._state.db), action.throttle_key(task), task.pk, context.claim.token)
-    except Error as error:
-        logger.warning("tasks.slot_kept", extra={"action": action.name, "task": task.pk, "error": type(error).__name__})
+    import_string(action.admitted_by).leave(action, context.task, context.claim.token)

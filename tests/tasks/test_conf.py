@@ -47,9 +47,3 @@ def test_setting_that_cannot_work_is_refused_in_one_line(settings, given, told):
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
     assert [message.id for message in check_settings()] == ["tasks.E001"]
-
-
-@pytest.mark.parametrize("path", ["no.such.thing", "os.sep", "nothing"])
-def test_what_is_called_with_dead_letters_must_be_there(settings, path):
-    settings.STATOR_TASKS = {"NOTIFY": path}
-    assert [message.id for message in check_settings()] == ["tasks.E002"]

@@ -6,18 +6,15 @@ from dataclasses import replace
 
 from django.db.models import Case, Q, When
 
-from stator.graph.durations import span
 from stator.models import Reason
-from stator.texts import counted
-from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import find
 from tasks.conf import load_settings
+from tasks.extensions.problems.throttles import limited
 from tasks.extensions.problems.unserved import UNSERVED, reason_of
 from tasks.failures import NoHandler
 from tasks.queue.eligibility import RULES, Asking, waiting
 from tasks.queue.latest_errors import errors_of
 from tasks.queue.parts import parts_of
-from tasks.queue.put_off import put_off, remedy_for
 from tasks.queue.serving import Service, service_of
 from tasks.rows.tables import Rows, task_rows
 from tasks.rows.tasks import READ_AT, TaskRow, names_nobody
@@ -27,9 +24,6 @@ MAX_AHEAD = 1000
 
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
-
-# The framework's reasons that repeat what the latest attempt said.
-SAID = ("backoff", "last_said")
 
 # The framework's reasons whose remedy is in a task's own reasons.
 TOLD = ("terminal", "external")
@@ -49,31 +43,11 @@ def explain(task: TaskRow, framework: list[Reason]) -> list[Reason]:
         own += [reason for reason in by_rules if reason.code != "only_workers"]
         named = [reason for reason in by_rules if reason.code == "only_workers"]
         framework = _served(row, rows, [*reason_of(row, service), *named], framework)
-    framework = _limited(row, framework)
+    framework = limited(row, framework)  # tasks.extensions.problems.throttles
     if any(reason.code == "held" for reason in own):
         # The framework knows the holder only by a token.
         framework = [reason for reason in framework if reason.code != "leased"]
     return [*own, *framework]
-
-
-def _limited(row: TaskRow, framework: list[Reason]) -> list[Reason]:
-    """Return the framework's reasons, with the limit of the action in place of what its attempt said."""
-    said = next((reason for reason in framework if reason.code in SAID), None)
-    limit = UsedLimit.read(str(said.numbers.get("message", ""))) if said else None
-    if said is None or limit is None:
-        return framework
-    name = row.queue.name
-    turn = span((row.state_next_attempt - row.read_at).total_seconds()) if row.state_next_attempt else ""
-    sentence = f"Waits for a limit of action {row.action}, {limit.told(name, row.action)}: it asks again in {turn}."
-    numbers = {"action": row.action, "limit": limit.rate or limit.concurrency, "key": limit.key}
-    for behind in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
-        sentence = f"{sentence[:-1]}; {counted(behind.count, 'task')} {'waits' if behind.count == 1 else 'wait'}"
-        sentence += f" {behind.end}." if behind.end else "."
-        numbers |= {"waiting": behind.count, **(behind.end.numbers if behind.end else {})}
-    remedy = f"Wait, or {remedy_for(limit, row.action, name)}; a retry alone does not help."
-    reason = Reason("throttled", sentence, numbers, remedy)
-    at = framework.index(said)
-    return [*framework[:at], reason, *(one for one in framework[at + 1 :] if one.code not in (*SAID, "not_due"))]
 
 
 def _of_state(row: TaskRow, rows: Rows) -> Iterator[Reason]:

@@ -1,8 +1,8 @@
 """The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
-from tasks.extensions.problems import queues, schedules, starving, throttles, turns, unserved_queues, versions
-from tasks.queue import put_off
+from tasks.extensions.problems import queues, schedules, starving, turns, unserved_queues, versions
+from tasks.extensions.problems.throttles import THROTTLED
 
 TASK, SCHEDULE = "tasks.task", "tasks.schedule"
 
@@ -46,15 +46,7 @@ KINDS = (
         level="warning",
         signs=queues.dead,
     ),
-    ProblemKind(
-        "throttled",
-        remedy="wait, or raise the limit",
-        model=TASK,
-        find=throttles.throttled,
-        level="warning",
-        signs=put_off.signs,
-        keeps="waiting for a limit of their action",
-    ),
+    THROTTLED,  # tasks.extensions.problems.throttles
     ProblemKind(
         "versions",
         remedy="restart the processes that run the old code",

@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 
 from stator.extensions.problems.surveyed import Survey
-from stator.models import AdminAction, Problem
-from stator.texts import count_text
-from tasks.queue.put_off import PutOff, command_for, put_off, remedy_for, signs
+from stator.graph.durations import span
+from stator.models import AdminAction, Problem, ProblemKind, Reason
+from stator.texts import count_text, counted
+from tasks.extensions.throttles.frequency import UsedLimit
+from tasks.extensions.throttles.put_off import PutOff, command_for, put_off, remedy_for, signs
 from tasks.rows.tables import queue_rows
+from tasks.rows.tasks import TaskRow
+
+# The framework's reasons that repeat what the latest attempt said.
+SAID = ("backoff", "last_said")
 
 # Seconds: a backlog that takes longer is a problem.
 TOO_LONG = 3600.0
@@ -38,3 +44,34 @@ def _of_action(waiting: PutOff, queue: str) -> Problem:
         actions=(AdminAction("List", "tasks.task", query=query),),
         command=command_for(waiting.action, queue),
     )  # fmt: skip
+
+
+THROTTLED = ProblemKind(
+    "throttled",
+    remedy="wait, or raise the limit",
+    model="tasks.task",
+    find=throttled,
+    level="warning",
+    signs=signs,
+    keeps="waiting for a limit of their action",
+)
+
+
+def limited(row: TaskRow, framework: list[Reason]) -> list[Reason]:
+    """Return the framework's reasons, with the limit of the action in place of what its attempt said."""
+    said = next((reason for reason in framework if reason.code in SAID), None)
+    limit = UsedLimit.read(str(said.numbers.get("message", ""))) if said else None
+    if said is None or limit is None:
+        return framework
+    name = row.queue.name
+    turn = span((row.state_next_attempt - row.read_at).total_seconds()) if row.state_next_attempt else ""
+    sentence = f"Waits for a limit of action {row.action}, {limit.told(name, row.action)}: it asks again in {turn}."
+    numbers = {"action": row.action, "limit": limit.rate or limit.concurrency, "key": limit.key}
+    for behind in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
+        sentence = f"{sentence[:-1]}; {counted(behind.count, 'task')} {'waits' if behind.count == 1 else 'wait'}"
+        sentence += f" {behind.end}." if behind.end else "."
+        numbers |= {"waiting": behind.count, **(behind.end.numbers if behind.end else {})}
+    remedy = f"Wait, or {remedy_for(limit, row.action, name)}; a retry alone does not help."
+    reason = Reason("throttled", sentence, numbers, remedy)
+    at = framework.index(said)
+    return [*framework[:at], reason, *(one for one in framework[at + 1 :] if one.code not in (*SAID, "not_due"))]

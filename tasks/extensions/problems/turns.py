@@ -13,11 +13,13 @@ from stator.graph.durations import seconds_of
 from stator.models import AdminAction, Now, Problem
 from stator.survey.estimates import estimate
 from stator.texts import counted, listed
-from tasks.extensions.problems.throttles import TOO_LONG
 from tasks.models import Rate, Schedule
 from tasks.rows.clock import Later
 
 LABEL = "tasks.schedule"
+
+# Seconds: turns that are given out for longer are a problem.
+TOO_LONG = 3600.0
 
 # The keys that are told, and the waiting schedules that are read.
 SHOWN, READ = 20, 1000

@@ -7,6 +7,7 @@ from django.core.management.base import CommandParser
 from stator.terminal import TerminalCommand
 from tasks.commands import operating, queues, schedules, single_tasks
 from tasks.extensions.api import commands as tokens
+from tasks.extensions.throttles import commands as limits
 
 
 class Command(TerminalCommand):
@@ -21,6 +22,7 @@ class Command(TerminalCommand):
         for module in (
             single_tasks,
             operating,
+            limits,  # tasks.extensions.throttles
             schedules,
         ):
             module.add_subcommands(partial(self.add_subcommand, groups))

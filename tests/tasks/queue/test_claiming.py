@@ -5,8 +5,9 @@ from asgiref.sync import async_to_sync
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
-from tasks.actions.registry import RegisteredAction, registry, throttled_in
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.exceptions import PublishRefused, TaskError
+from tasks.extensions.throttles.claims import limited_in
 from tasks.models import Run, Task
 from tests.tasks.making import claim_one, claimed, fresh, make_queue
 
@@ -26,7 +27,7 @@ def test_action_that_is_registered_with_a_rate_after_a_claim_is_seen_by_the_next
     monkeypatch.setitem(registry, "a8", {"": RegisteredAction(name="a8", function=len, rate="1/h")})
     queue.publish_many([{"action": "a8"}] * 2)
     assert claimed(queue) == ["a8"]
-    assert "a8" in throttled_in(queue.name)
+    assert "a8" in limited_in(queue.name)
 
 
 def test_of_one_priority_tasks_that_name_the_worker_come_first(queue):

@@ -8,7 +8,7 @@ import pytest
 from stator.exceptions import TryAgainLater
 from stator.models import Report
 from tasks import periodic
-from tasks.dead_letters import send_notices
+from tasks.extensions.notices.sending import send_notices
 from tasks.models import Schedule
 from tasks.schedules.periodic_sync import sync
 from tests.processes import environment_for_subprocess

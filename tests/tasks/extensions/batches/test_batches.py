@@ -10,11 +10,11 @@ from stator.graph.outcomes import Moved
 from stator.runner import StatorRunner
 from stator.testing import advance, drain
 from tasks.actions.registry import RegisteredAction, registry
-from tasks.chores import shared_tasks
 from tasks.exceptions import MoveRefused, PublishRefused
+from tasks.extensions.batches import chores
+from tasks.extensions.batches.chores import tell_first_failures
 from tasks.graph import TaskGraph
 from tasks.models import Batch, Task
-from tasks.queue.batches import tell_first_failures
 from tests.stator.making import claim_all, operations_of
 from tests.tasks.counting import count
 from tests.tasks.making import claim_one, found_claim, fresh, make_queue, race
@@ -129,7 +129,7 @@ def test_first_failure_is_told_at_once_and_once(queue):
 
 
 def test_first_failure_that_ends_the_batch_is_told_first(queue, monkeypatch):
-    monkeypatch.setattr(shared_tasks, "tell_first_failures", lambda *given: None)
+    monkeypatch.setattr(chores, "tell_first_failures", lambda *given: None)
     batch = batch_of(queue, 1, **FIRST)
     end(queue, "fail", "no")
     assert settle(batch) == "failed"
@@ -138,7 +138,7 @@ def test_first_failure_that_ends_the_batch_is_told_first(queue, monkeypatch):
 
 def test_first_failure_whose_process_died_is_told_by_the_next_pass(queue, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(shared_tasks, "tell_first_failures", lambda *given: None)
+        patched.setattr(chores, "tell_first_failures", lambda *given: None)
         batch = batch_of(queue, 2, **FIRST)
         end(queue, "fail", "no")
     assert (told(queue), state(batch)) == ([], "running")

@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 
 from stator import claims
 from stator.testing import advance, drain
-from tasks.actions import throttles
-from tasks.actions.frequency import Frequency
+from tasks.extensions.throttles import models as throttles
+from tasks.extensions.throttles.frequency import Frequency
 from tasks.models import ActionRate, ActionSlot, Task
 from tests.stator.making import at_once
 from tests.tasks.actions.making import make, report

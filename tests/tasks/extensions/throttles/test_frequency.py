@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.actions.frequency import Frequency, frequency, key_text
+from tasks.extensions.throttles.frequency import Frequency, frequency, key_text
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,25 @@
 Each statement is a transaction of its own, so no row stays locked while an action runs.
 """
 
+import logging
 import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django.db import models
+from django.db import Error, models
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from stator.models import MomentField, Now, are_apart
-from tasks.actions.frequency import KEY_LENGTH, Frequency, UsedLimit
-from tasks.actions.registry import RegisteredAction
+from tasks.extensions.throttles.frequency import KEY_LENGTH, Frequency, UsedLimit
+from tasks.extensions.throttles.options import Limited
 from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_model, task_rows
 
 if TYPE_CHECKING:
     from tasks.models import Task
+
+logger = logging.getLogger("tasks.actions")
 
 # Tries if another worker changes the row at the same time. After the last one, the attempt is postponed.
 TRIES = 5
@@ -103,7 +106,7 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, action: RegisteredAction, task: "Task", token: UUID) -> tuple[float, str]:
+    def admit(cls, action: Limited, task: "Task", token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.
@@ -116,9 +119,14 @@ class ActionSlot(models.Model):
         return 0.0, ""
 
     @classmethod
-    def leave(cls, using: str, key: str, task: int, token: UUID) -> None:
-        """Release the slot."""
-        cls.objects.using(using).filter(key=key, task=task, token=token).delete()
+    def leave(cls, action: Limited, task: "Task", token: UUID) -> None:
+        """Release the slot of an attempt; if that fails, it is free once the claim has ended."""
+        mine = cls.objects.using(task._state.db).filter(task=task.pk, token=token)
+        try:
+            mine.filter(key=action.throttle_key(task)).delete()
+        except Error as error:
+            fields = {"action": action.name, "task": task.pk, "error": type(error).__name__}
+            logger.warning("tasks.slot_kept", extra=fields)
 
 
 def prune(using: str) -> int:

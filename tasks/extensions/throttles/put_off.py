@@ -13,9 +13,9 @@ from stator.graph.durations import seconds_of
 from stator.models import Now
 from stator.rows.readings import read
 from stator.survey.estimates import Estimate, estimate
-from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import declared
-from tasks.actions.throttles import ActionRate, ActionSlot
+from tasks.extensions.throttles.frequency import UsedLimit
+from tasks.extensions.throttles.models import ActionRate, ActionSlot
 from tasks.queue.eligibility import RowsT
 from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
 from tasks.rows.tables import Rows, task_model, task_rows

@@ -1,33 +1,31 @@
 """Batches: tasks that are done together. The last one's end moves the batch, which then publishes an action."""
 
-import logging
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from django.db import transaction
-from django.db.models import QuerySet
+from django.db import models, transaction
+from django.db.models import Model, Q, QuerySet
 
 from stator.asynchronous import in_thread
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
-from stator.models import Now, StateField, move_rows, remembered
-from stator.statements import is_one_of
+from stator.models import MomentField, Now, Portion, StateField, StatorModel, move_rows, remembered
 from stator.texts import JsonObject
-from tasks.actions.registry import BATCH_KEY
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
+from tasks.extensions.batches.context import BATCH_KEY
+from tasks.graph import TaskGraph
+from tasks.messages import NAME_LENGTH
 from tasks.queue import publishing
 from tasks.queue.operator_actions import Requeued, lock_with_parts
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
-from tasks.rows.batches import OPEN, BatchRow
 from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
 
 if TYPE_CHECKING:
-    from tasks.models import Queue
-    from tasks.querysets import TaskQuerySet
+    from django.db.models.fields.related_descriptors import RelatedManager
 
-logger = logging.getLogger("tasks.batches")
+    from tasks.models import Queue, Task
+    from tasks.querysets import TaskQuerySet
 
 # The seconds after which a batch of a queue that is paused tries to publish its action again.
 PAUSED = 60.0
@@ -35,8 +33,15 @@ PAUSED = 60.0
 # The columns of the actions that a batch publishes.
 ACTIONS = ("on_done", "on_failed", "on_first_failure")
 
-# The most batches whose first failure one call tells; the next call tells the rest.
-MAX_TOLD, MAX_UNTOLD = 100, 10_000
+# Tasks of one status are counted up to this number, by the index over batch and state.
+MAX_COUNTED = 1_000_000
+
+# A batch takes tasks in these states; in the second it ends with its last task.
+OPEN = ("filling", "running")
+# The states before its end.
+UNENDED = (*OPEN, "ending")
+# The states of its tasks before their end.
+UNENDED_TASKS = [name for name in TaskGraph.states if name not in TERMINAL]
 
 Message = JsonObject
 
@@ -60,7 +65,7 @@ class BatchGraph(StateGraph):
     running.when_all("tasks", in_=TERMINAL, empty=True).to(ending)
     running.transitions_to(canceled)
     ending.transitions_to(running, done, failed, canceled)
-    failed.when_any("tasks", in_=["pending", "shared"]).to(running)
+    failed.when_any("tasks", in_=UNENDED_TASKS).to(running)
     failed.transitions_to(canceled)
 
     @classmethod
@@ -78,7 +83,7 @@ class BatchGraph(StateGraph):
         return to
 
 
-class Batch(BatchRow):
+class Batch(StatorModel):
     """Tasks of one queue that are done together; ``queue.publish_many(tasks, batch=Batch(...))`` publishes them.
 
     ``on_done``: the action to publish once no task is left to do and none is errored: its name, or a dictionary of
@@ -89,9 +94,78 @@ class Batch(BatchRow):
     ``key``: the publisher's own name for the batch, unique in the queue.
     """
 
+    # No index of its own: the unique index of the keys begins with the queue.
+    queue: "models.ForeignKey[Queue, Queue]" = models.ForeignKey(
+        "tasks.Queue", models.CASCADE, related_name="batches", editable=False, db_index=False
+    )
+    key = models.CharField(max_length=NAME_LENGTH, null=True, blank=True)  # noqa: DJ001 - null is unique for each batch
+    on_done = models.JSONField(null=True, blank=True)
+    on_failed = models.JSONField(null=True, blank=True)
+    on_first_failure = models.JSONField(null=True, blank=True)
+    # When ``on_first_failure`` was published.
+    first_failure = MomentField(null=True, editable=False)
+    # Whether a program made it over HTTP: its actions are published as if over HTTP, too.
+    over_http = models.BooleanField(default=False, db_default=False, editable=False)
+    # The counts when it last ended, since ended tasks are deleted after their retention.
+    counted = models.JSONField(null=True, editable=False)
+    created = MomentField(db_default=Now(), editable=False)
+
     state = StateField(BatchGraph)
 
+    # The related manager, which Django adds with the model of tasks.
+    tasks: "RelatedManager[Task]"
+    queue_id: int | None
+
     objects: ClassVar["QuerySet[Batch]"] = cast("QuerySet[Batch]", QuerySet.as_manager())
+
+    class StatorMeta:
+        """History is on."""
+
+        history = True  # stator.extensions.reports
+
+    class Meta:
+        verbose_name_plural = "batches"
+        constraints = [models.UniqueConstraint(fields=["queue", "key"], name="tasks_batch_one_per_key")]
+        indexes = [
+            # Batches whose ``on_first_failure`` may have to be published.
+            models.Index(
+                fields=["id"],
+                condition=Q(on_first_failure__isnull=False, first_failure=None),
+                name="tasks_batch_first_failure",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"batch {self.key or self.pk}"
+
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks it has in ``total``, and how many of each status, up to a million of each.
+
+        After its end: the counts at its end. ``pending`` tasks may be due later. Index ``tasks_task_in_batch``.
+        """
+        if self.state in ("done", "failed") and self.counted:
+            return dict(self.counted)
+        return self.count_now()
+
+    def count_now(self) -> dict[str, int]:
+        """Return the counts of the tasks that exist now."""
+        mine: QuerySet[Model] = task_rows(self._state.db).filter(batch=self.pk).order_by()
+        held = Q(state_claim__isnull=False)
+        conditions = {
+            "pending": ~held & Q(state__in=UNENDED_TASKS),
+            "running": held,
+            **{state: Q(state=state) for state in TERMINAL},
+        }
+        counts = {name: mine.filter(each)[:MAX_COUNTED].count() for name, each in conditions.items()}
+        return {"total": sum(counts.values()), **counts}
+
+    @property
+    def progress(self) -> Portion:
+        """How many of its tasks have ended, for a bar."""
+        counts = self.counts()
+        said = [f"{counts[state]:,} {state}" for state in ("errored", "canceled") if counts[state]]
+        ended = sum(counts[state] for state in TERMINAL)
+        return Portion(done=ended, total=counts["total"] or None, text=", ".join(said))
 
     @classmethod
     def open(cls, queue: "Queue", **options: object) -> "Batch":
@@ -240,49 +314,3 @@ class Batch(BatchRow):
     @property
     def _tasks(self) -> "TaskQuerySet":
         return task_model().objects.using(self._state.db).filter(batch=self.pk)
-
-
-def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:
-    """Publish ``on_first_failure`` of batches in which a task has failed; ``tasks``: only of their batches.
-
-    If that is not possible now, as in a paused queue, a later call does it. Indexes ``tasks_batch_first_failure`` and
-    ``tasks_task_in_batch``.
-    """
-    untold: QuerySet[Batch] = QuerySet(Batch, using=using).filter(on_first_failure__isnull=False, first_failure=None)
-    every = task_rows(using).order_by()
-    if tasks is not None:
-        batches = set(every.filter(is_one_of(every, tasks), batch__isnull=False).values_list("batch", flat=True))
-        if not batches:
-            return
-        untold = untold.filter(pk__in=batches)
-    untold = untold.exclude(state=BatchGraph.canceled.name).order_by("pk")
-    pks = list(untold.values_list("pk", flat=True)[:MAX_UNTOLD])
-    failed = every.filter(batch__in=pks, state="errored").values_list("batch", flat=True).distinct() if pks else ()
-    for batch in untold.filter(pk__in=list(failed)[:MAX_TOLD]):
-        try:
-            with transaction.atomic(using=using):
-                batch.tell_first_failure()
-        except (TaskError, TryAgainLater) as error:
-            logger.warning("tasks.first_failure_not_told", extra={"batch": batch.pk, "error": str(error)})
-
-
-def publish(
-    queue: "Queue", given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch, **options: Any
-) -> list[Published]:
-    """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch.
-
-    A new batch is written with its tasks in one transaction, and then runs. If none of the tasks can exist, it runs
-    from the beginning: the transaction has written all that is in it.
-    """
-    if not isinstance(batch, Batch):
-        raise PublishRefused(f"batch={batch!r:.80} is not a tasks.models.Batch; pass Batch() or one that runs")
-    messages = list(given)
-    all_new = bool(messages) and all(isinstance(each, dict) and each.get("key") is None for each in messages)
-    with transaction.atomic(using=queue._state.db):
-        is_new = batch.begin(queue, BatchGraph.running if all_new else BatchGraph.filling)
-        published = publishing.publish(queue, messages, on_existing, batch=batch.pk, **options)
-        if not (is_new and all_new):
-            batch.take(published)
-            if is_new:
-                batch.close()
-    return published

@@ -3,17 +3,10 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import ClassVar, TypedDict
+from typing import ClassVar
 
 KEY_LENGTH = 200
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class LimitOptions(TypedDict, total=False):
-    """The options of an action that limit its attempts over all workers."""
-
-    rate: str
-    concurrency: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from stator.runner import StatorRunner
-from tasks.dead_letters import AGAIN, letter_of, send_notices
+from tasks.dead_letters import letter_of
+from tasks.extensions.notices.sending import AGAIN, check_notify, send_notices
 from tasks.models import Queue, Schedule, Task
 from tests.stator.making import ago, change, expire, raw
 from tests.tasks.making import claim_one, fresh, make_queue, make_task, race
@@ -179,3 +180,9 @@ def test_one_dead_letter_is_one_record_at_the_level_error(queue, caplog):
         queue.publish("resize", max_attempts=1)
         getattr(claim_one(queue), end)("no")
         assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1, end
+
+
+@pytest.mark.parametrize("path", ["no.such.thing", "os.sep", "nothing"])
+def test_what_is_called_with_dead_letters_must_be_there(settings, path):
+    settings.STATOR_TASKS = {"NOTIFY": path}
+    assert [message.id for message in check_notify()] == ["tasks.E002"]
