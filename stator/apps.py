@@ -1,8 +1,19 @@
 """The Django app."""
 
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 
 from django.apps import AppConfig
+from django.core.checks import CheckMessage, Tags, register
+
+# The functions of ``stator.checks.every`` with their tags. They are imported when Django checks something.
+CHECKS = {
+    "settings_checks": (),
+    "model_checks": (Tags.models,),
+    "database_checks": (Tags.database,),
+    "deployment_checks": (),
+}
 
 
 class StatorConfig(AppConfig):
@@ -18,4 +29,10 @@ class StatorConfig(AppConfig):
             "management.autodetector", "migration_operations",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()
-        import_module("stator.checks").register()
+        for name, tags in CHECKS.items():
+            register(partial(_checked, name), "stator", *tags, deploy=name == "deployment_checks")
+
+
+def _checked(name: str, **given: object) -> Sequence[CheckMessage]:
+    checks: Sequence[CheckMessage] = getattr(import_module("stator.checks.every"), name)(**given)
+    return checks

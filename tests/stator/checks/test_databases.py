@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext
 
-from stator import checks
+from stator.checks import every as checks
 from stator.checks.databases import check_migrations, check_rows, check_sqlite
 from tests.stator.admin.requests import set_columns
 from tests.testapp.keys import Branch

@@ -10,8 +10,8 @@ from django.contrib.admin import AdminSite
 from django.db import models
 from django.test.utils import isolate_apps
 
-from stator import checks
 from stator.admin import register_managed
+from stator.checks import every as checks
 from stator.checks.tables import (
     check_indexes,
     check_model,

@@ -11,7 +11,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connection
 
-from stator import checks
+from stator.checks import every as checks
 from stator.citus.base import CITUS
 from stator.db.engines import Engine, untested_engine, unusable_engine
 from stator.worker.startup import Unusable, check_database
