@@ -2,4 +2,7 @@
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="api", admin=("tasks.extensions.api.admin",))
+EXTENSION = Extension(
+    name="api",
+    admin=("tasks.extensions.api.admin",),
+)
