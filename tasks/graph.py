@@ -38,6 +38,11 @@ def backoff_of_attempt(failures: int) -> float:
     return ATTEMPTING.backoff(failures)
 
 
+# When the parts of a task have ended, some without success, or all with it.
+FAILED = ~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")
+DONE = ~Q(parts__state__in=["pending", "errored", "canceled"])
+
+
 class TaskGraph(StateGraph):
     """The graph of all tasks, whether a worker process or an external program runs them.
 
@@ -49,7 +54,7 @@ class TaskGraph(StateGraph):
 
     # The number of attempts of each task is limited, so a limit on lost leases (quarantine) would add nothing.
     pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
-    shared = State(externally_progressed=True, enter_by_hand=False, leave_by_hand=False)
+    shared = State(externally_progressed=True, enter_by_hand=False, leave_by_hand=False)  # tasks.extensions.shared
     completed = State(enter_by_hand=False, leave_by_hand=False)
     canceled = State(enter_by_hand=False, leave_by_hand=False)
     errored = State(enter_by_hand=False, leave_by_hand=False)
@@ -57,12 +62,12 @@ class TaskGraph(StateGraph):
     pending.transitions_to(completed, canceled, errored)
     pending.fails_to(errored)
     # No handler takes this edge, because shared tasks are published as such. It only keeps the graph connected.
-    pending.transitions_to(shared)
-    # :mod:`tasks.chores.shared_tasks` makes these moves as soon as a part ends. If its process dies first, these rules
-    # make them.
-    shared.when(Q(parts__state="canceled")).to(canceled)
-    shared.when(~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")).to(errored)
-    shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)
+    pending.transitions_to(shared)  # tasks.extensions.shared
+    # :mod:`tasks.extensions.shared.settling` makes these moves as soon as a part ends. If its process dies first, these
+    # rules make them.
+    shared.when(Q(parts__state="canceled")).to(canceled)  # tasks.extensions.shared
+    shared.when(FAILED).to(errored)  # tasks.extensions.shared
+    shared.when(DONE).to(completed)  # tasks.extensions.shared
 
     @classmethod
     async def handle_pending(cls, task: "Task") -> str:

@@ -15,6 +15,7 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, nearest
 from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
+from tasks.extensions.shared.counts import check_count
 
 NAME_LENGTH = 200
 MAX_WORKERS = 1000
@@ -42,6 +43,9 @@ ELSEWHERE = {
     "result_ttl": "retention, in seconds",
 }
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+EACH_ONCE = "Number of workers that run it, each once."  # tasks.extensions.shared
 
 
 def milliseconds() -> int:
@@ -100,13 +104,15 @@ class Message:
         "Only these workers may claim it; empty: any.", ["bot-1"], "From the next heartbeat: another holder loses it.",
         default=(), max_length=MAX_WORKERS,
     )  # fmt: skip
-    worker_count: int = _option("Number of workers that run it, each once.", 1, default=1, ge=1, le=MAX_WORKERS)
+    worker_count: int = _option(EACH_ONCE, 1, default=1, ge=1, le=MAX_WORKERS)  # tasks.extensions.shared
     given: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
         """The number of rows of the task: one, plus one for each worker if several share it."""
-        return 1 if self.worker_count == 1 else 1 + self.worker_count
+        rows = 1
+        rows += self.worker_count * (self.worker_count > 1)  # tasks.extensions.shared
+        return rows
 
 
 def message_of(given: dict[str, object], settings: TaskSettings, longest_lease: float) -> Message:
@@ -131,10 +137,7 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
         if name in NUMBERS:
             least, most, whole = NUMBERS[name]
             _check_number(name, value, least, longest_lease if name == "lease" else most, whole=whole)
-    if message.worker_ids and len(set(message.worker_ids)) < message.worker_count:
-        raise TaskError(
-            f"worker_count={message.worker_count} needs as many workers, but worker_ids names fewer; name more or none"
-        )
+    check_count(message.worker_count, message.worker_ids)  # tasks.extensions.shared
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
     check_metadata(message.metadata, settings.METADATA_LIMIT)
     return message

@@ -17,6 +17,7 @@ from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.kinds_of_rows import KIND
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
@@ -103,9 +104,7 @@ class Task(TaskRow):
     @property
     def results(self) -> list[Json]:
         """The results: at most one, or for a shared task one for each completed part."""
-        if self.worker_count == 1:
-            return [self.result] if self.state == "completed" else []
-        return [part.result for part in self.parts.filter(state="completed").order_by("pk")]
+        return [row.result for row in KIND.parts.completed(self)]
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
         """Cancel the task and its parts; raise :class:`~tasks.exceptions.MoveRefused` unless it waits.

@@ -12,6 +12,7 @@ from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
+from tasks.queue.kinds_of_rows import KIND
 from tasks.queue.operator_actions import AuthorAndReason, Requeued, cancel_many, requeue_many
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
@@ -20,7 +21,7 @@ from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
 
 if TYPE_CHECKING:
-    from tasks.models import Task
+    from tasks.models import Task  # noqa: F401 - the base class names it
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
@@ -128,22 +129,19 @@ class TaskQuerySet(QuerySet["Task"]):
         if status in TERMINAL:
             # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]
-        parts: QuerySet[Task] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
-        running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
         free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
-        # Tested before the subqueries on parts, which would otherwise run for every task.
-        shared = Q(state="shared", state_ready=False, state_claim=None)
+        of_parts = KIND.parts.status_conditions(self, status)
         if status == "running":
-            return [Q(held, state="pending"), shared & Q(running)]
+            return [Q(held, state="pending"), *of_parts]
         if status == "pending":
             due = [
                 Q(state_ready=True),
                 resting & Q(state_next_attempt=None),
                 resting & Q(state_next_attempt__lte=Now()),
             ]
-            return [*(free & condition for condition in due), shared & ~Q(running) & Q(waiting)]
-        return [free & hidden, shared & ~Q(running) & ~Q(waiting)]
+            return [*(free & condition for condition in due), *of_parts]
+        return [free & hidden, *of_parts]
 
     def _urgent(self) -> list[int]:
         return list(self.in_order().values_list("pk", flat=True)[:MAX_TASKS])

@@ -192,11 +192,9 @@ EXTENSIONS = {
     "batches": Extension(
         "tasks/admin/batches.py tasks/api/batches.py",
         r"^(Batch|BatchGraph|batch_id|open_batch|BATCH_KEY|first_failure\w*)$|extensions\.batches",
-        tests="tests/tasks/admin/test_batches.py tests/tasks/api/test_batches.py",
+        tests="tests/tasks/admin/test_batches.py",
     ),
-    "shared": Extension(
-        "tasks/chores/shared_tasks.py", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"
-    ),
+    "shared": Extension("", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"),
     "throttles": Extension(
         "",
         r"^(ActionRate|ActionSlot|UsedLimit|put_off|rate|frequency|throttle)$|extensions\.throttles",

@@ -28,12 +28,12 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
-    "extensions.backend.priorities extensions.batches.context extensions.isolation.options "
-    "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.rules "
-    "queue.runs schedules.periodic schedules.timetable",
+    "extensions.backend.priorities extensions.batches.context extensions.isolation.options extensions.shared.counts "
+    "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.kinds_of_rows "
+    "queue.rules queue.runs schedules.periodic schedules.timetable",
     1: "backend graph models querysets queue schedules worker extensions.throttles.models extensions.batches.models "
     "extensions.batches.joining",
-    2: "chores dead_letters testing extensions.batches extensions.notices extensions.stats.samples "
+    2: "chores dead_letters testing extensions.batches extensions.notices extensions.shared extensions.stats.samples "
     "extensions.throttles",
     3: "admin api apps commands extensions management",
 }

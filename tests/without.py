@@ -43,6 +43,7 @@ PASSES = (
     "schemas",
     "scopes",
     "shadow",
+    "shared",
     "slices",
     "stats",
     "steps",

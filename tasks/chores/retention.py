@@ -16,6 +16,7 @@ from stator.rows.record_tables import RECORD_TABLES
 from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 from tasks.conf import load_settings
 from tasks.models import Claimant, Queue, Run, Task
+from tasks.queue.kinds_of_rows import KIND
 from tasks.rows import idle
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows
@@ -108,10 +109,8 @@ def _delete(using: str, rows: QuerySet[Model]) -> tuple[int, bool]:
         if not pks:
             return 0, False
         every: QuerySet[Model] = QuerySet(Task, using=using)
-        of_these = every.filter(whole__in=pks)
-        parts = list(of_these.order_by("whole").values_list("pk", flat=True)[:BATCH])
+        parts, further = KIND.parts.to_delete(every, pks, BATCH)
         delete_with_records(every, parts)
-        further = set(of_these.values_list("whole", flat=True).distinct()) if len(parts) == BATCH else set()
         done = [pk for pk in pks if pk not in further]
         delete_with_records(every, done)
     return len(done), len(pks) == BATCH or len(parts) == BATCH

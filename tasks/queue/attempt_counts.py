@@ -1,30 +1,28 @@
-"""Attempt counts of tasks. A row's own count is reset when its task ends, and stays 0 for a shared task."""
+"""Attempt counts of tasks. A row's own count is reset when its task ends, and stays 0 if it has parts."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from django.db.models import Count, F
 
-from tasks.rows.tables import run_rows, task_rows
+from tasks.queue.kinds_of_rows import KIND
+from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
 
 if TYPE_CHECKING:
     from tasks.models import Task
 
-# Attempts of parts are counted from these columns.
-OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
-
 
 def attempts_of(tasks: "Collection[Task]", using: str | None) -> dict[int, int]:
-    """Return the attempts of each task since it was published or requeued; a shared task has its parts' attempts."""
-    wholes = [task.pk for task in tasks if task.worker_count > 1]
-    # Most answers have neither shared nor ended tasks, and a query that finds nothing takes its time, too.
-    parts = list(task_rows(using).filter(whole__in=wholes).only(*OF_PARTS)) if wholes else []
-    ended = [task.pk for task in (*tasks, *parts) if task.state in TERMINAL and task.worker_count == 1]
+    """Return the attempts of each task since it was published or requeued; parts count for their task."""
+    parts = KIND.parts.rows_of(tasks, using)
+    every, wholes = [*tasks, *(part for _, part in parts)], {whole for whole, _ in parts}
+    # Most answers have no ended tasks, and a query that finds nothing takes its time, too.
+    ended = [task.pk for task in every if task.state in TERMINAL and task.pk not in wholes]
     of_ended = _of_ended(ended, using) if ended else {}
-    attempts = {task.pk: of_ended.get(task.pk, task.state_attempts) for task in (*tasks, *parts)}
-    for part in parts:
-        attempts[cast("int", part.whole_id)] += attempts[part.pk]
+    attempts = {task.pk: of_ended.get(task.pk, task.state_attempts) for task in every}
+    for whole, part in parts:
+        attempts[whole] += attempts[part.pk]
     return attempts
 
 

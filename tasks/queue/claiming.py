@@ -7,11 +7,12 @@ nothing, and the claim takes several.
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import IntegrityError
-from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
+from django.db.models import CharField, FloatField, JSONField, Q, QuerySet, Value
 
 from stator import claims
 from stator.statements import Parameter
@@ -26,7 +27,7 @@ from tasks.queue.inserts import QueueTemplate
 from tasks.queue.kept_runs import CLAIMED
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
-from tasks.rows.tables import Rows, run_rows, task_model
+from tasks.rows.tables import Rows, task_model
 
 if TYPE_CHECKING:
     from tasks.models import Queue
@@ -51,7 +52,7 @@ class Sieve(NamedTuple):
 
     of: Callable[[str], Hashable]
     odd: Callable[[Any], Q]
-    keep: Callable[["Queue", list[claims.Claim]], list[claims.Claim]]
+    keep: Callable[["Queue", str, list[claims.Claim]], list[claims.Claim]]
 
 
 SIEVES: list[Sieve] = []
@@ -117,10 +118,8 @@ def _pick(
     lately: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
         queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
-    # A worker must not get two parts of a shared task.
-    is_restricted = Q(whole__isnull=False)
-    for sieve, each in zip(SIEVES, limited, strict=True):
-        is_restricted |= sieve.odd(each)
+    odd = [sieve.odd(each) for sieve, each in zip(SIEVES, limited, strict=True)]
+    is_restricted = reduce(or_, odd) if odd else Value(False)
     picked = picker(queue, WORKER, metadata, settings)(rows.filter(is_any(queue.same)))
     return picked.annotate(stator_odd=is_restricted, stator_flag=Q(is_any(lately)))
 
@@ -160,10 +159,10 @@ def _claim(
     left_out: list[claims.Claim] = []
 
     def note(claimed: list[claims.Claim]) -> list[claims.Claim]:
-        kept = single = _without_second_parts(queue, worker, claimed)
+        kept = claimed
         for sieve in SIEVES:
-            kept = sieve.keep(queue, kept)
-        left_out[:] = [claim for claim in single if claim not in kept]
+            kept = sieve.keep(queue, worker, kept)
+        left_out[:] = [claim for claim in claimed if claim not in kept]
         runs.note(kept, worker, lease, using)
         return kept
 
@@ -186,26 +185,3 @@ def _claim(
     for claim in claimed:
         claim.instance.queue = queue
     return [TaskClaim(claim, worker) for claim in sorted(claimed, key=_place_in_line)], bool(left_out)
-
-
-def _without_second_parts(queue: "Queue", worker: str, claimed: list[claims.Claim]) -> list[claims.Claim]:
-    """Drop claims on parts of a shared task if the worker holds another part of it, even by a concurrent claim.
-
-    The shared task is not locked, because other transactions lock its parts after it.
-    """
-    wholes = {claim.instance.whole_id for claim in claimed} - {None}
-    if not wholes:
-        return claimed
-    # A concurrent claim for the same worker waits here, and then sees what was claimed.
-    queue.lock_worker(worker)
-    tokens = {claim.token for claim in claimed}
-    runs = run_rows(queue._state.db)
-    held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
-    taken = set(held.values_list("task__whole", flat=True))
-    kept = []
-    for claim in claimed:
-        whole = claim.instance.whole_id
-        if whole is None or whole not in taken:
-            kept.append(claim)
-            taken.add(whole)
-    return kept

@@ -178,8 +178,6 @@ def allowed(worker: WorkerName) -> Q:
 
 # Conditions of runs.
 IS_REJECTION = ~Q(outcome__in=NO_REJECTIONS)
-HAS_PART = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
-HAD_PART = Q(version=F("task__state_version"))
 
 
 def _may_again(asking: Asking) -> Q:
@@ -218,26 +216,6 @@ def other_processes(worker_id: str) -> QuerySet[Worker]:
     """Return the other live worker processes that run tasks."""
     served = StrIndex(ExactText("models"), Value('"tasks.task"'))
     return Worker.objects.live().exclude(pk=worker_id).filter(GreaterThan(served, 0))
-
-
-def _has_no_part(asking: Asking) -> Q:
-    """Return the condition that a worker had and holds no other part of a shared task, even if it may have tasks again.
-
-    A process gets only the first part that waits, so that one claim does not take two.
-    """
-    if asking.queue is not None:
-        had = HAS_PART if asking.queue.same_worker_again else HAS_PART | (HAD_PART & IS_REJECTION)
-        same = {"task__whole": OuterRef("whole"), "task__shard": OuterRef("shard")}
-        of_parts = run_rows(asking.rows.db).filter(had, worker=asking.worker, **same)
-        return Q(whole=None) | ~Q(is_any(of_parts))
-    in_the_way = Q(is_any(asking.runs.filter(HAS_PART)))
-    if LIMITED in asking.in_force:
-        limited = Q(queue__worker_retries__isnull=False, queue__same_worker_again=False)
-        in_the_way |= limited & Q(is_any(asking.runs.filter(HAD_PART, IS_REJECTION)))
-    if asking.process:
-        in_the_way |= Q(pk__lt=OuterRef("pk"), state="pending", state_ready=True) | is_mine(asking.process)
-    parts = asking.rows.filter(whole=OuterRef("whole"), shard=OuterRef("shard"))
-    return Q(whole=None) | ~Q(is_any(parts.filter(in_the_way)))
 
 
 def is_mine(worker_id: str) -> Q:
@@ -312,8 +290,9 @@ def waiting(rows: Rows) -> Rows:
     return rows.filter(state="pending", state_ready=True)
 
 
-# In the order of the reasons, the most decisive first. Named workers ask no queue whose claims are paused.
-RULES = (
+# In the order of the reasons, the most decisive first; extensions add theirs. Named workers ask no queue whose claims
+# are paused.
+RULES = [
     Rule("claim_paused", PROCESS, lambda asking: ~claims_are_paused(asking.of_queue), _paused),
     Rule("attempts_used_up", TASK, lambda asking: attempts_left(asking.settings, asking.of_queue), _used_up),
     Rule("exclusive_held", VALUE, lambda asking: ~Q(is_any(_running(asking.rows))), _held),
@@ -321,8 +300,7 @@ RULES = (
     Rule("elsewhere_only", PROCESS, lambda asking: Q(elsewhere_only=False), _of_programs),
     Rule("only_workers", WORKER, lambda asking: allowed(asking.worker), _of_others),
     Rule("no_eligible_worker", WORKER, _may_again),
-    Rule("no_eligible_worker", PART, _has_no_part),
-)
+]
 
 
 def with_metadata(rows: RowsT, metadata: Metadata) -> RowsT:

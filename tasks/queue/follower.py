@@ -1,17 +1,17 @@
-"""What follows when claims of tasks are ended by others, and which tasks no undo moves back."""
+"""What follows when claims of tasks are ended by others."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Self
 
 from django.db.models import Model, QuerySet
 
 from stator.rows.followers import Follower
-from tasks.queue import begun, operator_actions
+from tasks.queue import begun
 from tasks.rows.tables import task_model
 
 
 class OfTasks(Follower):
-    """The runs of claims that others end, and tasks that must stay where they are."""
+    """The runs of claims that others end."""
 
     @classmethod
     def bind(cls, model: type[Model]) -> Self | None:
@@ -19,6 +19,3 @@ class OfTasks(Follower):
 
     def taken(self, rows: QuerySet[Model], why: str) -> Collection[object]:
         return begun.taken(rows, why)
-
-    def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
-        return operator_actions.stays(rows)

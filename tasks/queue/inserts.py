@@ -38,7 +38,10 @@ DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
 USUAL: tuple[object, ...] = (None, "", False, True, [])
 
 # Columns that have the same value in nearly all new tasks.
-FIXED = ("state", "worker_count")
+FIXED = (
+    "state",
+    "worker_count",  # tasks.extensions.shared
+)
 
 # Types whose values are equal in the database if they are equal in Python, and empty values.
 PLAIN = {str, int, float, bool, type(None)}
@@ -85,9 +88,9 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
     A value of ``state_next_attempt`` is the seconds until then.
     """
     template = QueueTemplate(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
-    shared = rows[0] if len(rows) == 1 else _shared(rows)
-    own = [{name: value for name, value in row.items() if name not in shared} for row in rows]
-    tasks = insert(template, shared, own, later=True, unique=any(row["key"] is not None for row in rows))
+    common = rows[0] if len(rows) == 1 else _common(rows)
+    own = [{name: value for name, value in row.items() if name not in common} for row in rows]
+    tasks = insert(template, common, own, later=True, unique=any(row["key"] is not None for row in rows))
     created(template.using, tasks)
     if any(task.state_ready for task in tasks):
         # Processes of other code are not woken, and find the tasks when they poll.
@@ -111,7 +114,7 @@ def delay_of(*given: float | None) -> float:
 
 def insert(
     template: QueueTemplate,
-    shared: Mapping[str, object],
+    common: Mapping[str, object],
     rows: Sequence[Mapping[str, object]],
     *,
     later: bool,
@@ -123,7 +126,7 @@ def insert(
     The options are those of :class:`stator.claims.Insertion`.
     """
     new = claims.Insertion(
-        template.key, lambda: template.same, template.values, {**shared, "queue_id": template.values["queue_pk"]}, rows,
+        template.key, lambda: template.same, template.values, {**common, "queue_id": template.values["queue_pk"]}, rows,
         fixed=FIXED, later=later, returning=returning, unique=unique,
     )  # fmt: skip
     return claims.insert_at_once(template.tasks, new, using=template.using)
@@ -144,16 +147,16 @@ def insert_by_rows(tasks: "Sequence[Task]", using: str) -> None:
             task.save(force_insert=True, using=using)
 
 
-def _shared(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def _common(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return the values that all rows share, which are sent once; each row keeps its data."""
     return {
         name: value
         for name, value in rows[0].items()
-        if name != "data" and _is_shared(value, [row[name] for row in rows])
+        if name != "data" and _is_common(value, [row[name] for row in rows])
     }
 
 
-def _is_shared(value: object, values: list[object]) -> bool:
+def _is_common(value: object, values: list[object]) -> bool:
     is_plain = type(value) in PLAIN or value in EMPTY
     # 1, 1.0 and True are equal for Python.
     return is_plain and values.count(value) == len(values) and len(set(map(type, values))) == 1

@@ -1,19 +1,20 @@
 """Moves of tasks by operators and publishers: cancel and requeue. Moves by a claim's holder are in ``held_claims``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from django.db import transaction
-from django.db.models import Count, Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 
 from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
+from tasks.queue.kinds_of_rows import KIND
 from tasks.rows.runs import forgotten
-from tasks.rows.tables import locked, run_rows, task_model, task_rows
-from tasks.rows.tasks import WAITS_AGAIN, TaskRow
+from tasks.rows.tables import run_rows, task_model, task_rows
+from tasks.rows.tasks import TERMINAL, WAITS_AGAIN, TaskRow
 
 if TYPE_CHECKING:
     from tasks.querysets import TaskQuerySet
@@ -64,10 +65,10 @@ def cancel_many(rows: "TaskQuerySet", pks: Sequence[int], *, running: bool, **no
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
             # Like each statement of a worker, this locks a task before its runs. Otherwise both could deadlock.
-            lock_with_parts(rows.filter(pk__in=batch))
+            KIND.parts.lock(rows.filter(pk__in=batch))
             meant = list(rows.filter(pk__in=batch).with_status(*_cancelable(running)).values_list("pk", flat=True))
-            parts = task_rows(rows.db).filter(whole__in=meant, state="pending")
-            ending = [*meant, *parts.values_list("pk", flat=True)]
+            parts = KIND.parts.open(rows.db, meant)
+            ending = [*meant, *parts]
             claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
             if running:
                 runs.keep(claimed)
@@ -75,22 +76,8 @@ def cancel_many(rows: "TaskQuerySet", pks: Sequence[int], *, running: bool, **no
                     ended=Now(), outcome="canceled", reason=note.get("reason") or "canceled by others"
                 )
             canceled += move_rows(task_rows(rows.db).filter(pk__in=meant), "canceled", **note)
-            move_rows(parts, "canceled", **note)
+            KIND.parts.cancel(rows.db, parts, note)
     return canceled
-
-
-def lock_with_parts(rows: QuerySet[Model]) -> None:
-    """Lock tasks and then their parts, each in the order of their keys, until the transaction ends.
-
-    All code that writes both locks them in this order. A worker locks the parts that it claims or ends, and no shared
-    task.
-    """
-    shared = []
-    for part in in_parts(rows):
-        each = locked(part).order_by("pk").values_list("pk", "worker_count")
-        shared += [pk for pk, workers in each if workers > 1]
-    for part in in_parts(task_rows(rows.db).filter(whole__in=shared)) if shared else ():
-        list(locked(part).order_by("pk").values_list("pk"))
 
 
 def _read_again(task: TaskRow) -> None:
@@ -103,8 +90,7 @@ def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None
 
     ``start_over``: recorded steps are run again.
     """
-    if task.whole_id is not None:
-        raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
+    KIND.parts.refuse(task, "requeue")
     if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason, start_over=start_over).count:
         if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
@@ -132,19 +118,18 @@ def requeue_many(
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            chosen: dict[int, tuple[int, datetime]] = {}
+            chosen: dict[int, datetime] = {}
             for part in in_parts(rows.filter(pk__in=batch).dead_letters()):
-                dead = part.order_by("pk").select_for_update().values_list("pk", "worker_count", Now())
-                chosen |= {pk: (workers, now) for pk, workers, now in dead}
-            for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in chosen.items() if workers > 1}):
+                chosen |= dict(part.order_by("pk").select_for_update().values_list("pk", Now()))
+            for pk in KIND.parts.lacking(rows, chosen):
                 del chosen[pk]
             if not chosen:
                 continue
-            begun = begun or next(iter(chosen.values()))[1]
+            begun = begun or next(iter(chosen.values()))
             note: Note = {
                 "actor": actor, "reason": reason or "requeued", "action": action, "start_over": start_over
             }  # fmt: skip
-            _reopen(rows, {pk: workers for pk, (workers, _) in chosen.items()}, FAILED, note)
+            _reopen(rows, chosen, FAILED, note)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in chosen)}
@@ -154,45 +139,20 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen(rows: "TaskQuerySet", ended: dict[int, int], states: tuple[str, ...], note: Note) -> None:
-    """Let locked tasks that have ended wait again, and their parts in these states.
-
-    ``ended``: the number of workers of each task, by key. ``told``: options of the moves, such as the reason.
-    """
-    shared = [pk for pk, workers in ended.items() if workers > 1]
-    move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **note)
-    move_rows(rows.filter(pk__in=shared), "shared", **note)
-    move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **note)
+def _reopen(rows: "TaskQuerySet", ended: Collection[int], states: tuple[str, ...], note: Note) -> None:
+    """Let locked tasks that have ended wait again, and their parts in these states."""
+    single = set(ended) - KIND.parts.let_wait(rows, ended, states, note)
+    move_rows(rows.filter(pk__in=single), "pending", **note)
     task_rows(rows.db).filter(pk__in=ended).update(**WAITS_AGAIN)
 
 
-def whole_of(rows: QuerySet[Model]) -> dict[object, object]:
-    """Return by task the shared task that it is a part of, or itself."""
-    return {pk: pk if whole is None else whole for pk, whole in rows.values_list("pk", "whole")}
-
-
-def stays(rows: QuerySet[Model]) -> dict[object, str]:
-    """Return the canceled tasks that no undo may bring back, each with why.
-
-    A shared task that has lost parts would end without them.
-    """
-    wholes = whole_of(rows.filter(state="canceled"))
-    shared = task_rows(rows.db).filter(pk__in=set(wholes.values()), worker_count__gt=1).order_by()
-    lacking = _being_deleted(rows, dict(shared.values_list("pk", "worker_count")))
-    return {pk: "has lost parts to its retention" for pk, whole in wholes.items() if whole in lacking}
-
-
 def _postpone(rows: QuerySet[Model], dues: dict[int, datetime]) -> None:
-    """Postpone waiting tasks, and the parts of shared ones, to these times."""
-    # Two statements: SQLite 3.53 cannot plan one OR of both conditions ("internal query planner error").
-    for condition in (Q(pk__in=dues), Q(whole__in=dues)):
-        waiting = task_rows(rows.db).filter(condition, state="pending")
-        late = [
-            task_model()(pk=pk, state_next_attempt=dues.get(pk) or dues[cast("int", whole)])
-            for pk, whole in waiting.values_list("pk", "whole")
-        ]
-        waiting.update(state_ready=False)
-        task_rows(rows.db).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
+    """Postpone waiting tasks and their parts to these times."""
+    dues = dues | KIND.parts.postponed(rows.db, dues)
+    waiting = task_rows(rows.db).filter(pk__in=dues, state="pending")
+    late = [task_model()(pk=pk, state_next_attempt=dues[pk]) for pk in waiting.values_list("pk", flat=True)]
+    waiting.update(state_ready=False)
+    task_rows(rows.db).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
 
 
 def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
@@ -203,16 +163,14 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if task.status == "running":
         return False
     states = (FAILED if failed else ()) + (SUCCEEDED if succeeded else ())
-    if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
+    if KIND.parts.of(task) and KIND.parts.lacking(_rows(task), [task.pk]):
         return False
     if task.state in states:
-        _reopen(_rows(task), {task.pk: task.worker_count}, states, AGAIN)
+        _reopen(_rows(task), [task.pk], states, AGAIN)
         return True
-    if task.state not in ("pending", "shared"):
+    if task.state in TERMINAL:
         return False
-    if task.worker_count > 1:
-        parts = _rows(task).filter(whole=task.pk, state__in=states)
-        move_rows(parts, "pending", **AGAIN)
+    KIND.parts.let_parts_wait(task, states, AGAIN)
     if failed:
         _forget_failures(task)
     return True
@@ -220,24 +178,12 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
 
 def _forget_failures(task: TaskRow) -> None:
     """Stop counting the claims so far, as attempts and against their workers."""
-    own = task_rows(task._state.db).filter(Q(pk=task.pk) | Q(whole=task.pk))
+    own = task_rows(task._state.db).filter(KIND.parts.with_own(task.pk))
     waiting = own.filter(state="pending", state_claim=None)
     pks = list(waiting.values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
     counted = run_rows(task._state.db).filter(task__in=pks, version__gte=0)
     counted.exclude(outcome="succeeded").update(version=forgotten())
-
-
-def _being_deleted(rows: QuerySet[Model], shared: dict[int, int]) -> set[int]:
-    """Return the keys of shared tasks that have lost parts to their retention. ``shared``: their workers, by key."""
-    if not shared:
-        return set()
-    # The deletion of parts locks these rows too, so none begins after this.
-    for part in in_parts(task_rows(rows.db).filter(pk__in=shared)):
-        list(part.order_by("pk").select_for_update().values_list("pk"))
-    parts = task_rows(rows.db).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
-    left = dict(parts)
-    return {pk for pk, workers in shared.items() if left.get(pk, 0) < workers}
 
 
 def _cancelable(running: bool) -> tuple[str, ...]:
@@ -250,13 +196,13 @@ def _batches(rows: QuerySet[Model], pks: Sequence[int]) -> Iterator[list[int]]:
     size = 0
     for start in range(0, len(pks), BATCH):
         some = pks[start : start + BATCH]
-        workers = dict(task_rows(rows.db).filter(pk__in=some).values_list("pk", "worker_count"))
+        sizes = KIND.parts.sizes(rows, some)
         for pk in some:
-            if batch and size + workers.get(pk, 1) > BATCH:
+            if batch and size + sizes.get(pk, 1) > BATCH:
                 yield batch
                 batch, size = [], 0
             batch.append(pk)
-            size += workers.get(pk, 1)
+            size += sizes.get(pk, 1)
     if batch:
         yield batch
 

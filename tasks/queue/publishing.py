@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
 from stator.models import Now, created, make_due, remembered
@@ -19,11 +18,12 @@ from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclus
 from tasks.queue import actions as queue_actions
 from tasks.queue import inserts
 from tasks.queue.inserts import BATCH, insert_by_rows
-from tasks.queue.operator_actions import clear, lock_with_parts
+from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.operator_actions import clear
 from tasks.queue.parts import is_spread, place_of_task
 from tasks.rows.clock import Later
 from tasks.rows.tables import task_model, task_rows
-from tasks.rows.tasks import TaskRow
+from tasks.rows.tasks import TERMINAL, TaskRow
 
 if TYPE_CHECKING:
     # Its module imports this one; programs see what they get.
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 TRIES = 10
 
 # The columns that a publication may update in a waiting task of the same key.
-PARAMETERS = (*(name for name in COLUMNS if name not in ("key", "worker_count")), "exclusive_value", "elsewhere_only")
+KEPT = {"key"}
+KEPT |= {"worker_count"}  # tasks.extensions.shared
+PARAMETERS = (*(name for name in COLUMNS if name not in KEPT), "exclusive_value", "elsewhere_only")
 
 # Columns without an option of their own, each with the option that decides it.
 DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
@@ -163,9 +165,7 @@ def check(queue: "Queue", given: dict[str, object], *, over_http: bool) -> None:
 def bound_rows(rows: int, most: int) -> None:
     """Refuse more rows than one call may write."""
     if rows > most:
-        raise PublishRefused(
-            f"{rows:,} rows are too many for one call; the maximum is {most:,} (worker_count=n is n + 1 rows)"
-        )
+        raise PublishRefused(f"{rows:,} rows are too many for one call; the maximum is {most:,}{KIND.parts.in_rows}")
 
 
 def _into(
@@ -235,7 +235,7 @@ def _row(queue: "Queue", message: Message, listed: frozenset[str] | None, column
         **(dict.fromkeys(_now_by_default(), queue.__dict__["read_at"]) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
-    row.has_count = "worker_count" in message.given
+    row.options = message.given
     row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
     row.delay = delay if "invisible_for" in message.given else None
     return row
@@ -258,7 +258,8 @@ def _values(
         "exclusive_value": value,
         **place_of_task(queue, value, message.key),
         "elsewhere_only": listed is not None and message.action not in listed,
-        "state": "pending" if message.worker_count == 1 else "shared",
+        "state": "pending",
+        **({"state": "shared"} if message.worker_count > 1 else {}),  # tasks.extensions.shared
         **columns,
     }
 
@@ -271,7 +272,7 @@ def _declared_attempts(queue: "Queue", name: str) -> int | None:
 
 def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
     """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
-    model, using = queue.tasks.model, queue._state.db
+    using = queue._state.db
     there = _with_keys(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
     if over_http and on_existing.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
@@ -280,8 +281,7 @@ def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, 
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
     insert_by_rows(new, str(using))
-    parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
-    model.objects.using(using).bulk_create(parts, batch_size=BATCH)
+    KIND.parts.add(new, PARAMETERS)
     written = task_rows(using).in_bulk([row.pk for row in new])
     created(str(using), written.values())
     inserted = {id(row): written[row.pk] for row in new}
@@ -296,23 +296,14 @@ def _publish(queue: "Queue", rows: "list[Task]", on_existing: OnExistingKey, *, 
     ]
 
 
-def _parts(whole: "Task", count: int) -> "list[Task]":
-    """Return ``count`` new parts of a shared task, each for one worker."""
-    copied = {name: getattr(whole, name) for name in (*PARAMETERS, "shard")}
-    times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
-    # The shared task itself is never ready.
-    is_due = whole.state_next_attempt is None
-    return [type(whole)(queue=whole.queue, whole=whole, state_ready=is_due, **copied, **times) for _ in range(count)]
-
-
 def _with_keys(queue: "Queue", keys: list[str | None], *, lock: bool) -> "dict[str | None, Task]":
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
     keyed = task_rows(queue._state.db).filter(queue=queue, key__in=keys).order_by("pk")
     if lock:
-        lock_with_parts(keyed)
-    return {task.key: task for task in keyed.prefetch_related("parts")}
+        KIND.parts.lock(keyed)
+    return {task.key: task for task in KIND.parts.with_parts(keyed)}
 
 
 def _matched(
@@ -343,39 +334,36 @@ def _update(queue: "Queue", pairs: "list[tuple[Task, Task]]") -> None:
     """Update waiting tasks and their parts with the parameters that were given."""
     changed = []
     for task, row in pairs:
-        if row.has_count and row.worker_count != task.worker_count:
-            _resize(task, row.worker_count)
+        KIND.parts.resize(task, row, PARAMETERS)
         if row.shard != task.shard and row.exclusive_value != task.exclusive_value and "exclusive_value" in row.given:
             raise PublishRefused(
                 f"task {task.pk} has {queue.exclusive_key}={task.exclusive_value}, which cannot become "
                 f"{row.exclusive_value}, since the queue is spread by it; cancel the task and publish it anew"
             )
-        if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
+        if wrong := KIND.parts.too_few(row.worker_ids if "worker_ids" in row.given else [], task):
             raise PublishRefused(wrong)
-        every = (task, *task.parts.all())
+        every = (task, *KIND.parts.of(task))
         with remembered(str(queue._state.db), every):
             for each in every:
                 for name in row.given:
                     setattr(each, name, getattr(row, name))
                 changed.append(each)
-    names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
+    names = sorted(set[str]().union(*(row.given for _, row in pairs)))
     if names:
         task_rows(queue._state.db).bulk_update(changed, names, batch_size=BATCH)
     _reschedule({task: row.delay for task, row in pairs if row.delay is not None}, str(queue._state.db))
 
 
 def _reschedule(delays: "dict[Task, float]", using: str) -> None:
-    """Let waiting tasks start after so many seconds, and the parts of shared ones."""
+    """Let waiting tasks and their parts start after so many seconds."""
     tasks = list(delays)
     for start in range(0, len(tasks), BATCH):
         some = tasks[start : start + BATCH]
         for delay in {delays[task] for task in some}:
             meant = [task.pk for task in some if delays[task] == delay]
             own = task_rows(using).filter(pk__in=meant)
-            # Nothing attempts a shared task itself; parts that are added to it later start with it.
-            own.filter(state="shared").update(state_next_attempt=Later(delay))
             make_due(own, delay)
-            make_due(task_rows(using).filter(whole__in=meant), delay)
+            KIND.parts.make_due(using, meant, delay)
         written = task_rows(using).in_bulk([task.pk for task in some])
         for task in some:
             task.state_ready = written[task.pk].state_ready
@@ -394,44 +382,16 @@ def change(task: TaskRow, given: dict[str, object]) -> None:
         values["worker_ids"] = list(message.worker_ids)
     rows = task_rows(using)
     with transaction.atomic(using=using):
-        lock_with_parts(rows.filter(pk=task.pk))
+        KIND.parts.lock(rows.filter(pk=task.pk))
         row = rows.filter(pk=task.pk).first()
-        if row is None or row.state not in ("pending", "shared"):
+        if row is None or row.state in TERMINAL:
             raise MoveRefused(
                 f"task {task.pk} is {row.status if row else 'gone'}; only a task that has not ended can be changed"
             )
-        if row.whole_id is not None:
-            raise MoveRefused(f"task {task.pk} is a part of task {row.whole_id}; change that task")
-        if wrong := _too_few(values.get("worker_ids", []), row):
+        KIND.parts.refuse(row, "change")
+        if wrong := KIND.parts.too_few(values.get("worker_ids", []), row):
             raise TaskError(wrong)
         if values:
-            rows.filter(Q(pk=row.pk) | Q(whole=row.pk)).update(**values)
+            rows.filter(KIND.parts.with_own(row.pk)).update(**values)
         with remembered(str(using), [task]):
             task.refresh_from_db(using)
-
-
-def _too_few(names: list[str], task: TaskRow) -> str:
-    """Return what is wrong if fewer workers are named than a task needs; else an empty text."""
-    if not 0 < len(set(names)) < task.worker_count:
-        return ""
-    return f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
-
-
-def _resize(task: "Task", workers: int) -> None:
-    """Change the number of workers of a waiting shared task: add parts, or delete waiting ones."""
-    if 1 in (workers, task.worker_count):
-        raise PublishRefused(
-            f"task {task.pk} has worker_count={task.worker_count}, which cannot become {workers}: "
-            "one stays one, and several stay several; cancel the task and publish it under another key"
-        )
-    parts = list(task.parts.all())
-    new = _parts(task, max(0, workers - len(parts)))
-    waiting = [part.pk for part in parts if part.state == "pending"]
-    surplus = waiting[-(len(parts) - workers) :] if workers < len(parts) else []
-    if len(parts) - len(surplus) > workers:
-        raise PublishRefused(f"worker_count={workers} is too few for task {task.pk}: more of its parts have ended")
-    rows = task_rows(task._state.db)
-    rows.filter(pk__in=surplus).delete()
-    rows.bulk_create(new, batch_size=BATCH)
-    task.worker_count = workers
-    task.__dict__["_prefetched_objects_cache"] = {"parts": rows.filter(whole=task.pk)}

@@ -19,6 +19,7 @@ from stator.claims import Claim
 from stator.graph.failures import Failure, bounded
 from stator.graph.outcomes import Moved, Outcome
 from stator.models import Now, column_of, field_of, name_of, names_of, worker_of
+from tasks.queue.kinds_of_rows import KIND
 from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows, task_model
 from tasks.rows.tasks import TaskRow
@@ -156,9 +157,8 @@ def of_claims(tokens: Mapping[int, UUID], using: str | None, column: str, **cond
 
 
 def of_task(task: TaskRow) -> QuerySet[Run]:
-    """Return the runs of a task, or of the parts of a shared one."""
-    every = run_rows(task._state.db)
-    return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
+    """Return the runs of a task, or of its parts."""
+    return run_rows(task._state.db).filter(KIND.parts.of_run(task))
 
 
 def attempts_of(task: TaskRow) -> list[Attempt]:

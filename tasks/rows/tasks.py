@@ -39,6 +39,8 @@ def names_nobody() -> Case:
 HAS_BATCH = Q(batch__isnull=False)  # tasks.extensions.batches
 IN_BATCH = "tasks_task_in_batch"  # tasks.extensions.batches
 
+LIVE = ("running", "pending", "invisible")  # tasks.extensions.shared
+
 # Annotates rows with the time when they are read.
 READ_AT = {"read_at": Now()}
 
@@ -100,7 +102,7 @@ class TaskRow(StatorModel):
     holder: str | None
     # Set for a task that is published: which of its options the publisher gave.
     given: list[str]
-    has_count: bool
+    options: frozenset[str]
     delay: float | None
 
     class StatorMeta:
@@ -197,9 +199,9 @@ class TaskRow(StatorModel):
     @property
     def status(self) -> str:
         """Invisible, pending, running, completed, canceled or errored; a shared task's follows from its parts."""
-        if self.state == "shared":
-            parts = {part.status for part in self.parts.all()}
-            return next((status for status in ("running", "pending") if status in parts), "invisible")
+        if self.state == "shared":  # tasks.extensions.shared
+            of_parts = {part.status for part in self.parts.all()}  # tasks.extensions.shared
+            return next(each for each in LIVE if each in (*of_parts, "invisible"))  # tasks.extensions.shared
         if self.state != "pending":
             return str(self.state)
         if self.state_claim is not None:

@@ -52,7 +52,7 @@ TESTS = {
     "stator/worker/scheduler.py": "stator/worker/test_scheduler.py stator/test_runner.py",
     "stator/worker/shutdown.py": "stator/worker/test_worker.py",
     "tasks/queue/claiming.py": "tasks/queue/test_claiming.py tasks/queue/test_held_claims.py "
-    "tasks/queue/test_claiming_races.py tasks/chores/test_shared_tasks.py",
+    "tasks/queue/test_claiming_races.py tasks/extensions/shared/test_shared_tasks.py",
     "tasks/queue/held_claims.py": "tasks/queue/test_held_claims.py tasks/api/test_claims_many.py",
     "tasks/queue/eligibility.py": "tasks/queue/test_claiming.py tasks/queue/test_eligibility.py "
     "tasks/queue/test_eligibility_exclusive.py tasks/queue/test_process_eligibility.py",

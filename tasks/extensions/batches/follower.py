@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 
 from stator.rows.followers import Follower
 from tasks.extensions.batches.models import Batch
-from tasks.queue.operator_actions import whole_of
+from tasks.queue.kinds_of_rows import KIND
 from tasks.rows.tables import locked, task_model, task_rows
 
 
@@ -19,7 +19,7 @@ class OfBatches(Follower):
         return cls(model) if model is task_model() else None
 
     def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
-        whole = whole_of(rows.filter(state="canceled"))
+        whole = KIND.parts.whole_of(rows.filter(state="canceled"))
         own = task_rows(rows.db).filter(pk__in=set(whole.values()), batch__isnull=False).order_by()
         batches: dict[object, object] = dict(own.values_list("pk", "batch"))
         every: QuerySet[Batch] = QuerySet(Batch, using=rows.db)

@@ -16,7 +16,8 @@ from tasks.extensions.batches.context import BATCH_KEY
 from tasks.graph import TaskGraph
 from tasks.messages import NAME_LENGTH
 from tasks.queue import publishing
-from tasks.queue.operator_actions import Requeued, lock_with_parts
+from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.operator_actions import Requeued
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
 from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
@@ -251,7 +252,7 @@ class Batch(StatorModel):
         if others:
             # A worker that holds one of them does not know its batch, so a pass of a worker may have to end the batch.
             mine = task_rows(self._state.db).filter(pk__in={task.pk for task in others}, batch=None)
-            lock_with_parts(mine)
+            KIND.parts.lock(mine)
             mine.update(batch=self)
             with remembered(str(self._state.db), others):
                 for task in others:

@@ -1,6 +1,5 @@
 """The reasons why a task is not moving: its queue's, then the framework's."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ from django.db.models import Case, Q, When
 from stator.models import Reason
 from tasks.actions.registry import find
 from tasks.conf import load_settings
+from tasks.extensions.problems.shared import of_parts
 from tasks.extensions.problems.throttles import limited
 from tasks.extensions.problems.unserved import UNSERVED, reason_of
 from tasks.failures import NoHandler
@@ -57,14 +57,7 @@ def _of_state(row: TaskRow, rows: Rows) -> Iterator[Reason]:
         last = f" The last error: {errors[row.pk].line}" if errors else ""
         remedy = "Find the cause. After you have fixed it, requeue the task."
         yield Reason("dead_letter", f"It ended without success and needs an operator.{last}", remedy=remedy)
-    if row.whole_id is not None:
-        remedy = "The page of the whole task lists the other parts."
-        yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id}, remedy)
-    if row.state == "shared":
-        counts = Counter(part.status for part in rows.filter(whole=row.pk))
-        counted = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        sentence = f"It is for {row.worker_count} workers: {counted}."
-        yield Reason("shared", sentence, dict(counts), "It ends with its parts; check those.")
+    yield from of_parts(row, rows)  # tasks.extensions.problems.shared
     if row.state == "pending" and row.state_claim and (run := row.runs.filter(token=row.state_claim).first()):
         yield Reason(
             "held",

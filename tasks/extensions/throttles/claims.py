@@ -31,7 +31,7 @@ def limited_in(queue: str) -> frozenset[str]:
     return frozenset(name for name, each in actions if each is not None and each.admitted_by)
 
 
-def within_limits(queue: "Queue", claimed: list[claims.Claim]) -> list[claims.Claim]:
+def within_limits(queue: "Queue", worker: str, claimed: list[claims.Claim]) -> list[claims.Claim]:
     """Put off the tasks whose actions have used up their rate or concurrency, and return the claims of the others.
 
     Limits are taken in the order of their keys, so that two claims do not wait for each other.

@@ -5,22 +5,30 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from stator.models import move_rows
 from stator.statements import is_one_of
 from tasks.chores.passes import CHORES, FOLLOWS, Moved
+from tasks.extensions.shared.parts import SharedParts
 from tasks.models import Task
+from tasks.queue.kinds_of_rows import KIND
 from tasks.rows.tasks import TERMINAL
 
 
 def connect() -> None:
     """Settle shared tasks after moves, and in passes."""
     for state in TERMINAL:
-        FOLLOWS[state].insert(0, _settle_of)
-    FOLLOWS["canceled"].append(lambda using, moved: end_parts(using, moved.pks(source="shared")))
-    CHORES[:0] = [end_parts]
+        FOLLOWS[state].append(_settle_of)
+    FOLLOWS["canceled"].append(_end_of)
+    CHORES.append(end_parts)
+    KIND.parts = SharedParts()
 
 
 def _settle_of(using: str, moved: Moved) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
     if parts := moved.pks("whole_id", "pending"):
         settle(using, parts)
+
+
+def _end_of(using: str, moved: Moved) -> None:
+    if wholes := moved.pks(source="shared"):
+        end_parts(using, wholes)
 
 
 def settle(using: str, parts: list[object]) -> None:
