@@ -222,9 +222,8 @@ def delete(folder: Path, name: str) -> None:
         if left != said:
             ast.parse(left, str(path))
             path.write_text(left)
-    if options:
-        _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
     if (folder / "tests").is_dir():
+        _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
         _append(folder / "tests" / "missing.py", f"\nGONE.update({sorted(functions)})\n")
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
