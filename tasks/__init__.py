@@ -5,6 +5,6 @@ from tasks.actions.registry import Context, action
 from tasks.failures import Cancel, Release
 
 # Imported here, because a later first import of this submodule would replace the function of the same name.
-from tasks.periodic import Tick, periodic
+from tasks.periodic import Tick, periodic  # tasks.extensions.schedules
 
 __all__ = ["Cancel", "Context", "Fail", "Release", "Tick", "TryAgainLater", "action", "periodic"]

@@ -16,6 +16,7 @@ EXTENSIONS = (
     "tasks.extensions.notices",
     "tasks.extensions.batches",
     "tasks.extensions.throttles",
+    "tasks.extensions.schedules",
 )  # fmt: skip
 
 
@@ -49,7 +50,6 @@ class TasksConfig(AppConfig):
 CONNECTED: list[str] = [
     "worker.attempts",
     "conf",
-    "schedules.periodic_sync",
     "chores.passes",
     "chores.retention",
     "queue.run_history",

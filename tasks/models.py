@@ -12,6 +12,8 @@ from stator.texts import Json
 from tasks.extensions.api.models import Consumer
 from tasks.extensions.batches.models import Batch
 from tasks.extensions.problems import verbs
+from tasks.extensions.schedules.rates import Rate
+from tasks.extensions.schedules.schedules import Schedule
 from tasks.extensions.throttles.models import ActionRate, ActionSlot
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
@@ -23,8 +25,6 @@ from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
 from tasks.rows.runs import NO_REJECTIONS, Run
 from tasks.rows.tasks import TaskRow
-from tasks.schedules.rates import Rate
-from tasks.schedules.schedules import Schedule
 
 __all__ = [
     "ActionRate",  # tasks.extensions.throttles
@@ -33,9 +33,9 @@ __all__ = [
     "Claimant",
     "Consumer",  # tasks.extensions.api
     "Queue",
-    "Rate",
+    "Rate",  # tasks.extensions.schedules
     "Run",
-    "Schedule",
+    "Schedule",  # tasks.extensions.schedules
     "Task",
 ]  # fmt: skip
 

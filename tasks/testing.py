@@ -6,14 +6,14 @@ from django.db import router
 from django.db.models import F, Model, QuerySet
 
 from stator import testing
-from tasks.models import Schedule
-from tasks.schedules.rates import Rate
+from tasks.extensions.schedules.rates import Rate
+from tasks.extensions.schedules.schedules import Schedule
 
 __all__ = ["advance"]
 
 MOMENTS: dict[type[Model], tuple[str, ...]] = {
-    Schedule: ("nominal", "planned", "held_until", "until", "fired", "fired_for"),
-    Rate: ("free_at", "line_until"),
+    Schedule: ("nominal", "planned", "held_until", "until", "fired", "fired_for"),  # tasks.extensions.schedules
+    Rate: ("free_at", "line_until"),  # tasks.extensions.schedules
 }
 
 

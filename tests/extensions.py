@@ -185,9 +185,9 @@ EXTENSIONS = {
     ),
     "backend": Extension("tasks/backend/*", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"),
     "schedules": Extension(
-        "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/commands/schedules.py "
-        "tasks/extensions/problems/schedules.py tasks/extensions/problems/turns.py",
+        "tasks/periodic.py tasks/templates/admin/tasks/schedule/*",
         r"(?i)(?<!on_)schedules?$|periodic|cron|^tick\w*$",
+        tests="tests/tasks/schedules/* tests/tasks/ticker/* tests/proofs/test_ticks.py",
     ),
     "batches": Extension(
         "tasks/admin/batches.py tasks/api/batches.py",
@@ -202,13 +202,11 @@ EXTENSIONS = {
     ),
     # Errored tasks are dead letters of the core, whether or not somebody is told.
     "notices": Extension("tasks/dead_letters.py", r"^(DeadLetter|send_notices|notice_due)$|tasks\.dead_letters"),
-    "tasks_admin": Extension(
-        "tasks/admin/* tasks/extensions/*/admin.py", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*"
-    ),
+    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*"),
     "tasks_commands": Extension(
-        "tasks/commands/* tasks/management/* tasks/extensions/*/commands.py",
+        "tasks/commands/* tasks/management/*",
         r"^tasks\.commands.*",
-        tests="tests/tasks/commands/* tests/tasks/extensions/*/test_commands.py",
+        tests="tests/tasks/commands/* tests/tasks/*/test_tasks_commands.py",
     ),
 }
 

@@ -30,8 +30,8 @@ TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
     "extensions.backend.priorities extensions.batches.context extensions.isolation.options extensions.shared.counts "
     "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.kinds_of_rows "
-    "queue.rules queue.runs schedules.periodic schedules.timetable",
-    1: "backend graph models querysets queue schedules worker extensions.throttles.models extensions.batches.models "
+    "queue.rules queue.runs extensions.schedules.periodic extensions.schedules.timetable",
+    1: "backend graph models querysets queue worker extensions.throttles.models extensions.batches.models "
     "extensions.batches.joining",
     2: "chores dead_letters testing extensions.batches extensions.notices extensions.shared extensions.stats.samples "
     "extensions.throttles",
@@ -42,7 +42,7 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator", "stator.graph.graphs", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta",
     "stator.testing", "stator.db.interface", "stator.migration_operations", "stator.runner",
-    "tasks.models", "tasks.queue.held_claims", "tasks.queue.queues",
+    "tasks.models", "tasks.queue.held_claims", "tasks.queue.queues", "tasks.testing",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}

@@ -40,6 +40,7 @@ PASSES = (
     "progress",
     "related",
     "reports",
+    "schedules",
     "schemas",
     "scopes",
     "shadow",

@@ -1,4 +1,4 @@
-"""Admin pages for queues, tasks, batches, claims and schedules, and the overview's section on queues."""
+"""Admin pages for queues, tasks, batches and claims, and the overview's section on queues."""
 
 from django.contrib import admin
 
@@ -7,14 +7,13 @@ from tasks.admin import batches  # noqa: F401 - registers tasks.extensions.batch
 from tasks.admin.overview import section_of_queues
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
-from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
-from tasks.models import Queue, Run, Schedule, Task
+from tasks.models import Queue, Run, Task
 
-__all__ = ["QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
+__all__ = ["QueueAdmin", "RunAdmin", "TaskAdmin"]
 
 for _model, _model_admin in (
-    (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),
+    (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
 

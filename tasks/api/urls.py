@@ -21,7 +21,6 @@ from tasks.api import (
     objects,
     publishing,
     queues,
-    schedules,
     searching,
 )
 from tasks.api.bodies import JsonParser
@@ -29,6 +28,7 @@ from tasks.api.documents import View
 from tasks.api.server import give_connections_back
 from tasks.extensions.events import api as events
 from tasks.extensions.progress import api as progress
+from tasks.extensions.schedules import api as schedules
 from tasks.extensions.steps import api as steps
 
 # The endpoints that programs use for each task are tried first: a path is compared with each pattern in turn.
@@ -54,7 +54,9 @@ for router in (
     claims.router,
     progress.router,  # tasks.extensions.progress
     steps.router,  # tasks.extensions.steps
-    searching.router, schedules.router, objects.router,
+    searching.router,
+    schedules.router,  # tasks.extensions.schedules
+    objects.router,
     events.router,  # tasks.extensions.events
 ):  # fmt: skip
     api.add_router("", router)

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tasks.extensions.schedules.schedules import ScheduleQuerySet
 from tasks.models import Schedule, Task
-from tasks.schedules.schedules import ScheduleQuerySet
 from tests.faults.fleet import POLL_INTERVAL
 from tests.proofs.proof import percentile
 from tests.sizes import CROWDED, size

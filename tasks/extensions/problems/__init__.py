@@ -1,4 +1,4 @@
-"""Why tasks do not move, and the kinds of problems of queues, tasks and schedules."""
+"""Why tasks do not move, and the kinds of problems of queues and tasks."""
 
 from stator.seams import Extension
 

@@ -1,10 +1,10 @@
-"""The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
+"""The kinds of problems of queues and tasks, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
-from tasks.extensions.problems import queues, schedules, starving, turns, unserved_queues, versions
+from tasks.extensions.problems import queues, starving, unserved_queues, versions
 from tasks.extensions.problems.throttles import THROTTLED
 
-TASK, SCHEDULE = "tasks.task", "tasks.schedule"
+TASK = "tasks.task"
 
 KINDS = (
     ProblemKind(
@@ -53,30 +53,6 @@ KINDS = (
         model=TASK,
         find=versions.versions,
         level="warning",
-    ),
-    ProblemKind(
-        "ticks_failed",
-        remedy="mend the function, then run it now",
-        model=SCHEDULE,
-        find=schedules.failed_ticks,
-        level="error",
-        signs=schedules.with_failed,
-    ),
-    ProblemKind(
-        "schedule_late",
-        remedy="open the page of the schedule, which says why",
-        model=SCHEDULE,
-        find=schedules.late_ticks,
-        level="error",
-        signs=schedules.maybe_late,
-    ),
-    ProblemKind(
-        "throttled",
-        remedy="wait, or raise the limit",
-        model=SCHEDULE,
-        find=turns.waiting_for_rates,
-        level="warning",
-        signs=turns.signs,
     ),
     # Reasons of one task, from ``explaining`` beside it. All but the last three keep the task from its attempt.
     ProblemKind("dead_letter", keeps="dead letters", alarming=True),

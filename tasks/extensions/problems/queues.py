@@ -1,6 +1,5 @@
 """Problems of queues: pauses with what waits behind them, and dead letters. Few statements, each with a limit."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from shlex import quote
 
@@ -8,10 +7,10 @@ from django.db.models import Q, QuerySet
 
 from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.extensions.problems.surveyed import Survey
-from stator.graph.durations import seconds_of, span
+from stator.graph.durations import span
 from stator.models import AdminAction, Now, Problem, are_apart
+from stator.rows.readings import read
 from stator.texts import count_text
-from tasks.extensions.problems.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
 from tasks.queue.figures import MAX_COUNTED, QueueFigures, lines
 from tasks.rows.queues import pause_lasts
@@ -29,9 +28,13 @@ def paused(survey: Survey) -> Iterator[Problem]:
     (queues,) = with_pause(using)
     paused_queues = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
     waits = lines([queue.pk for queue in paused_queues[:SHOWN]], using)
-    late = _late_ticks(using) if any(queue.publishing_paused for queue in paused_queues[:SHOWN]) else {}
+    late = (
+        read("late ticks", using, otherwise={})
+        if any(queue.publishing_paused for queue in paused_queues[:SHOWN])
+        else {}
+    )
     for queue in paused_queues[:SHOWN]:
-        yield _of_pause(queue, waits.get(queue.pk, QueueFigures()), late.get(queue.pk, []))
+        yield _of_pause(queue, waits.get(queue.pk, QueueFigures()), late.get(queue.pk, ""))
     if len(paused_queues) > SHOWN:
         count, more = min(len(paused_queues), MAX_QUEUES) - SHOWN, len(paused_queues) > MAX_QUEUES
         yield Problem(
@@ -60,24 +63,13 @@ def unclaimable(survey: Survey) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _late_ticks(using: str) -> dict[int, list[float]]:
-    """Return, by queue, for how many seconds each late tick that cannot be published has been due."""
-    late_of: dict[int, list[float]] = defaultdict(list)
-    late = late_schedules(using).filter(publishes_nothing())
-    for queue, planned, now in late.values_list("queue", "planned", Now()):
-        late_of[queue].append(seconds_of(now - planned))
-    return late_of
-
-
-def _of_pause(queue: Queue, line: QueueFigures, late: list[float]) -> Problem:
+def _of_pause(queue: Queue, line: QueueFigures, late: str) -> Problem:
     behind = line.waiting if queue.claiming_paused else 0
     seconds = line.waited if behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED
     waits = f"; {count_text(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
-    if late:
-        noun = "schedule has" if len(late) == 1 else "schedules have"
-        waits += f"; {len(late):,} {noun} not fired, the first tick is {span(max(late))} late"
+    waits += late and f"; {late}"
     return Problem(
         "", f"{queue.what_is_paused} of a queue is paused{waits}", {"queue": queue.name}, where="tasks.Queue",
         model="tasks.queue", detail=f"{queue.name} {queue.pause_description}", count=behind, more=more, since=seconds,

@@ -5,9 +5,10 @@ from functools import partial
 from django.core.management.base import CommandParser
 
 from stator.terminal import TerminalCommand
-from tasks.commands import operating, queues, schedules, single_tasks
-from tasks.extensions.api import commands as tokens
-from tasks.extensions.throttles import commands as limits
+from tasks.commands import operating, queues, single_tasks
+from tasks.extensions.api import tasks_commands as tokens
+from tasks.extensions.schedules import tasks_commands as schedules
+from tasks.extensions.throttles import tasks_commands as limits
 
 
 class Command(TerminalCommand):
@@ -23,7 +24,7 @@ class Command(TerminalCommand):
             single_tasks,
             operating,
             limits,  # tasks.extensions.throttles
-            schedules,
+            schedules,  # tasks.extensions.schedules
         ):
             module.add_subcommands(partial(self.add_subcommand, groups))
         for name, acts, module, help_text in (

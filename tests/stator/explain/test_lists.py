@@ -15,6 +15,7 @@ from stator.extensions.problems.kinds import KINDS, problems_in
 from stator.extensions.problems.survey import survey
 from stator.models import Worker
 from tasks.extensions.problems.kinds import KINDS as OF_TASKS
+from tasks.extensions.schedules.problems.kinds import KINDS as OF_SCHEDULES
 from tasks.models import Queue, Schedule, Task
 from tests.stator.admin.overviews import failing, held, worker
 from tests.stator.making import ago, change, put
@@ -129,5 +130,5 @@ def list_of(problem: Any) -> str:
 
 
 def test_each_kind_is_here() -> None:
-    codes = {kind.code for kind in (*KINDS, *OF_TASKS) if kind.of_many}
+    codes = {kind.code for kind in (*KINDS, *OF_TASKS, *OF_SCHEDULES) if kind.of_many}
     assert codes == {*LISTED, *UNLISTED}

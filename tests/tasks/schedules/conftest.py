@@ -2,8 +2,8 @@
 
 import pytest
 
+from tasks.extensions.schedules import periodic as periodic_module
 from tasks.models import Queue
-from tasks.schedules import periodic as periodic_module
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def queue(db):
 def registry(monkeypatch):
     """Functions of one test alone."""
     monkeypatch.setattr(periodic_module, "registry", found := {})
-    for user in ("tasks.schedules.periodic_sync", "tasks.schedules.ticking"):
+    for user in ("tasks.extensions.schedules.periodic_sync", "tasks.extensions.schedules.ticking"):
         monkeypatch.setattr(f"{user}.registry", found)
     return found
 

@@ -9,8 +9,8 @@ from stator.exceptions import TryAgainLater
 from stator.models import Report
 from tasks import periodic
 from tasks.extensions.notices.sending import send_notices
+from tasks.extensions.schedules.periodic_sync import sync
 from tasks.models import Schedule
-from tasks.schedules.periodic_sync import sync
 from tests.processes import environment_for_subprocess
 from tests.tasks.schedules.making import declare, go
 
@@ -141,7 +141,7 @@ def flush(tick): ...
 @action("resize-in-a-fresh-process", queue="encode")
 def resize(image): ...
 
-from tasks.schedules.periodic import registry
+from tasks.extensions.schedules.periodic import registry
 from tasks.actions.registry import registry as actions
 assert registry["flush"].function is flush
 assert "resize-in-a-fresh-process" in actions

@@ -6,9 +6,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stator.testing import drain
 from tasks import periodic
+from tasks.extensions.schedules.periodic_sync import check_functions, check_schedules, sync
+from tasks.extensions.schedules.schedules import LEASE
 from tasks.models import Queue, Schedule
-from tasks.schedules.periodic_sync import check_functions, check_schedules, sync
-from tasks.schedules.schedules import LEASE
 from tests.stator.making import at_once, raw, row
 from tests.tasks.schedules.making import declare, go
 

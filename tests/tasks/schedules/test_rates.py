@@ -9,8 +9,8 @@ from django.db import transaction
 from stator.models import Report
 from stator.runner import StatorRunner
 from stator.testing import drain
+from tasks.extensions.schedules.rates import lock_rates, prune_rates
 from tasks.models import Queue, Rate, Schedule
-from tasks.schedules.rates import lock_rates, prune_rates
 from tasks.testing import advance
 from tests.stator.making import at_once, row
 

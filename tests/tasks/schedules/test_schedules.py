@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 
 from stator.models import Report
 from stator.testing import drain
+from tasks.extensions.schedules import ticking
 from tasks.models import Schedule, Task
-from tasks.schedules import ticking
 from tasks.testing import advance
 from tests.stator.making import change, raw, row
 from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of

@@ -6,8 +6,8 @@ import pytest
 
 from stator.models import Report
 from stator.testing import drain
+from tasks.extensions.schedules import ticking
 from tasks.models import Queue, Schedule, Task
-from tasks.schedules import ticking
 from tasks.testing import advance
 from tests.sizes import CROWDED
 from tests.stator.making import change, row

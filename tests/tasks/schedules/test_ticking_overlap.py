@@ -2,8 +2,8 @@
 
 import pytest
 
+from tasks.extensions.schedules.schedules import ScheduleGraph, _tick_lease
 from tasks.models import Schedule, Task
-from tasks.schedules.schedules import ScheduleGraph, _tick_lease
 from tests.stator.making import row
 from tests.tasks.schedules.making import go
 

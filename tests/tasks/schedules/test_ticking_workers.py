@@ -8,8 +8,8 @@ import pytest
 from django.db.models import QuerySet
 
 from stator.testing import drain
+from tasks.extensions.schedules.schedules import look_again
 from tasks.models import Queue, Schedule, Task
-from tasks.schedules.schedules import look_again
 from tasks.testing import advance
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.making import raw, row

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.schedules import timetable as module
-from tasks.schedules.timetable import ALL, ONE, SKIP, Due, Planned, Timetable, judge
+from tasks.extensions.schedules import timetable as module
+from tasks.extensions.schedules.timetable import ALL, ONE, SKIP, Due, Planned, Timetable, judge
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 MINUTELY = Timetable(60.0)

@@ -6,10 +6,10 @@ from stator.admin import timeline
 from stator.extensions.problems import kinds
 from stator.extensions.reports.problems import LAST_SAID
 from tasks.dead_letters import letter_of
+from tasks.extensions.schedules.ticking import count_failure
 from tasks.extensions.throttles.put_off import put_off
 from tasks.models import Schedule
 from tasks.queue.latest_errors import errors_of
-from tasks.schedules.ticking import count_failure
 from tests.situations import crew
 from tests.stator.admin.overviews import PARCELS, failing, retry, text_of, worker
 from tests.stator.commands.errands import LABEL, asked

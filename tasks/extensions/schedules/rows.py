@@ -14,9 +14,9 @@ from stator.texts import counted
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import TaskError
+from tasks.extensions.schedules.timetable import ALL, ONE, SKIP, Timetable
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.rows.queues import QueueRow
-from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 
 if TYPE_CHECKING:
     from tasks.models import Queue

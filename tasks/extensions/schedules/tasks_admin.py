@@ -17,9 +17,9 @@ from stator.admin.read_only import SEARCHED
 from stator.graph.durations import span
 from tasks.admin.newest import NewestAdmin
 from tasks.datetimes import aware
+from tasks.extensions.schedules.schedules import Schedule, ScheduleQuerySet, why_not, without_action
+from tasks.extensions.schedules.timetable import Planned
 from tasks.models import Task
-from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not, without_action
-from tasks.schedules.timetable import Planned
 
 # Ticks that are shown on each side of the present.
 SHOWN = 10
@@ -72,6 +72,7 @@ def _took(task: Task | None) -> str:
 PAUSE = "stator_pause"
 
 
+@admin.register(Schedule)
 class ScheduleAdmin(NewestAdmin):
     """Admin of schedules: their ticks, and the actions of operators. Edits take effect at once."""
 

@@ -14,13 +14,13 @@ from stator.models import Reason, StateField, moment_text
 from stator.texts import listed
 from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
+from tasks.extensions.schedules.rates import end_turns
+from tasks.extensions.schedules.rows import ScheduleRow
+from tasks.extensions.schedules.ticking import FAILURES, PROGRESS, WAITS_FOR_RATE, call, count_failure, tick
+from tasks.extensions.schedules.timetable import Timetable
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.serving import is_anywhere, processes_in
 from tasks.rows.databases import settle
-from tasks.schedules.rates import end_turns
-from tasks.schedules.rows import ScheduleRow
-from tasks.schedules.ticking import FAILURES, PROGRESS, WAITS_FOR_RATE, call, count_failure, tick
-from tasks.schedules.timetable import Timetable
 
 
 def _tick_lease() -> float:

@@ -13,9 +13,9 @@ from stator import signals
 from stator.checks.messages import looked
 from stator.db.tables import lack_of
 from stator.scopes import entered
-from tasks.schedules.periodic import Periodic, registry
-from tasks.schedules.rates import prune_rates
-from tasks.schedules.schedules import Schedule, haste_of
+from tasks.extensions.schedules.periodic import Periodic, registry
+from tasks.extensions.schedules.rates import prune_rates
+from tasks.extensions.schedules.schedules import Schedule, haste_of
 
 logger = logging.getLogger("tasks.schedules")
 

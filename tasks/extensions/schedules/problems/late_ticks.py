@@ -1,5 +1,6 @@
 """Problems of schedules: ticks that failed, and ticks that have not fired; a bounded number of rows is read."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -10,12 +11,13 @@ from django.db.models import Q, QuerySet
 from stator.extensions.problems.surveyed import Survey
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem
+from stator.rows.readings import READINGS, Reading
 from stator.statements import is_one_of, united
 from stator.texts import count_text, counted, listed
+from tasks.extensions.schedules.schedules import without_action
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import READ_AT, TERMINAL
-from tasks.schedules.schedules import without_action
 
 LABEL = "tasks.schedule"
 
@@ -113,6 +115,25 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
     unended = _unended(survey.using, [one for one in shown if one.queue_id is not None and one.tick_index])
     yield from _waiting(shown, unended)
     yield from _late([one for one in shown if one.pk not in unended], more=more)
+
+
+def connect() -> None:
+    """Have the problems of paused queues tell of ticks that wait behind the pauses."""
+    READINGS["late ticks"] = Reading(Schedule, behind_pauses)
+
+
+def behind_pauses(using: str) -> dict[int, str]:
+    """Return a phrase about the late ticks that cannot be published, by queue."""
+    seconds = defaultdict[int, list[float]](list)
+    late = late_schedules(using).filter(publishes_nothing())
+    for queue, planned, now in late.values_list("queue", "planned", Now()):
+        seconds[queue].append(seconds_of(now - planned))
+    return {queue: _not_fired(each) for queue, each in seconds.items()}
+
+
+def _not_fired(seconds: list[float]) -> str:
+    noun = "schedule has" if len(seconds) == 1 else "schedules have"
+    return f"{len(seconds):,} {noun} not fired, the first tick is {span(max(seconds))} late"
 
 
 def late_schedules(using: str) -> QuerySet[Schedule]:

@@ -7,10 +7,10 @@ from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, tab
 from stator.graph.durations import span
 from stator.models import moment_json
 from stator.texts import JsonObject, counted
+from tasks.extensions.schedules.rows import SLOWEST_RATE
+from tasks.extensions.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 from tasks.rows.databases import home
 from tasks.rows.tasks import READ_AT
-from tasks.schedules.rows import SLOWEST_RATE
-from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
 MAX_SCHEDULES = 1000
 HEADS = ["schedule", "timetable", "next", "last fired", "last result", "ticks", "dropped", "status"]

@@ -44,6 +44,6 @@ def test_pauses_resumes_and_runs_those_that_are_named(schedules):
 
 
 def test_changes_all_that_are_named_however_many(schedules, monkeypatch):
-    monkeypatch.setattr("tasks.commands.schedules.MAX_SCHEDULES", 1)
+    monkeypatch.setattr("tasks.extensions.schedules.tasks_commands.MAX_SCHEDULES", 1)
     assert run("schedules", "hourly", "nightly", "--action", "fetch").startswith("2 schedules changed.")
     assert {row(one).action for one in schedules} == {"fetch"}

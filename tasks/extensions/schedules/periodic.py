@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from asgiref.sync import async_to_sync
 from django.conf import settings
 
-from tasks.schedules.timetable import ONE, Timetable
+from tasks.extensions.schedules.timetable import ONE, Timetable
 
 if TYPE_CHECKING:
     from tasks.models import Schedule

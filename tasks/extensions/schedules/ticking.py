@@ -17,13 +17,13 @@ from stator.models import Now
 from stator.rows.readings import read
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
+from tasks.extensions.schedules.periodic import Tick, registry
+from tasks.extensions.schedules.rates import Rate, keep_rates, lock_rates
+from tasks.extensions.schedules.rows import ALLOW, DROP, ERROR_LENGTH, ScheduleRow
+from tasks.extensions.schedules.timetable import Due, Planned, judge, judge_last
 from tasks.queue.serving import processes_in
 from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TERMINAL
-from tasks.schedules.periodic import Tick, registry
-from tasks.schedules.rates import Rate, keep_rates, lock_rates
-from tasks.schedules.rows import ALLOW, DROP, ERROR_LENGTH, ScheduleRow
-from tasks.schedules.timetable import Due, Planned, judge, judge_last
 
 if TYPE_CHECKING:
     from tasks.models import Schedule

@@ -1,1 +1,0 @@
-"""Schedules: tasks and calls at planned times. Begin with ``schedules``; ``ticking`` fires the ticks."""
