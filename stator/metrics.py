@@ -5,11 +5,17 @@ from functools import cache
 
 from django.db import connections
 from django.db.models import Count, Sum
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.module_loading import import_string
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from stator.batteries import extensions
 from stator.capabilities import capabilities_of
+from stator.conf import read_settings
 from stator.extensions.metrics.measures import counted_in_process
 from stator.extensions.problems.commands.doctor.postgresql import oldest_transaction
 from stator.extensions.problems.in_schemas import InSchemas, in_schemas
@@ -21,6 +27,7 @@ from stator.rows.meta import managed
 from stator.rows.problem import Problem
 from stator.survey.looks import works_in_schemas
 from stator.survey.numbers import Depths
+from stator.views import is_authorised
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -154,3 +161,19 @@ def _add_database(values: Values, alias: str) -> None:
     values["stator_lost_leases"][alias,] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
     if capabilities_of(connections[alias]).has_monitoring_views:
         values["stator_oldest_transaction_seconds"][alias,] = oldest_transaction(alias)
+
+
+@never_cache
+@require_safe
+def show_metrics(request: HttpRequest) -> HttpResponse:
+    """Show the metrics to requests with ``Authorization: Bearer TOKEN``.
+
+    Other requests, and all requests if no token is set, get a 404.
+    """
+    settings, problems = read_settings()
+    if problems or not is_authorised(request, settings):
+        raise Http404
+    return HttpResponse(generate_latest(SiteMetrics()), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+urlpatterns = [path("metrics/", show_metrics, name="metrics")]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import _lru_cache_wrapper, lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db.models import Model
 
@@ -48,8 +48,8 @@ def taken_up(model: type[Model]) -> Iterator[None]:
         leave(model, left)
 
 
-def left_by(workers: Iterable[Any], label: str) -> frozenset[str]:
+def left_by(workers: Iterable[object], label: str) -> frozenset[str]:
     """Return the states of a model that each of these workers leaves to other code, read with ``LEFT`` of workers."""
-    published = (worker.left if isinstance(worker.left, dict) else {} for worker in workers)
-    published_states: list[frozenset[str]] = [frozenset(left.get(label, ())) for left in published]
-    return frozenset.intersection(*published_states) if published_states else frozenset()
+    published = (getattr(worker, "left", None) for worker in workers)
+    states = [frozenset(left.get(label, ()) if isinstance(left, dict) else ()) for left in published]
+    return frozenset.intersection(*states) if states else frozenset()

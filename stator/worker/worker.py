@@ -9,7 +9,7 @@ from contextvars import Context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import connections
 from django.db.models import Model
@@ -97,7 +97,7 @@ class WorkerOptions:
     announce: bool = False
     requests: Requests | None = None
     parent: int | None = None
-    command: Mapping[str, Any] = field(default_factory=dict)
+    command: Mapping[str, object] = field(default_factory=dict)
     number: int = 0
     replaces: tuple[int, int] | None = None
     has_process: bool = False

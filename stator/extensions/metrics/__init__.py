@@ -5,6 +5,6 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="metrics",
     parts=("stator.extensions.metrics.endpoint.parts",),
-    urls=("stator.extensions.metrics.views.urlpatterns",),
+    urls=("stator.metrics.urlpatterns",),
     arguments=("stator.extensions.metrics.arguments",),
 )

@@ -28,9 +28,9 @@ PATIENCE = 10.0
 def parts(worker: "Worker") -> Iterator[WorkerPart]:
     """Yield the endpoint of a worker whose command asks for one."""
     port = worker.command.get("metrics_port")
-    if not port:
+    if not isinstance(port, int):
         return
-    address, own = worker.command["metrics_address"], port + worker.number
+    address, own = str(worker.command["metrics_address"]), port + worker.number
     try:
         endpoint = Endpoint(worker, address, own)
     except (OSError, UnicodeError) as error:

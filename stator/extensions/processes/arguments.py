@@ -12,12 +12,12 @@ from stator.commands.answer import BadInput, Options
 from stator.extensions.processes.reloader import Reloader
 from stator.extensions.processes.supervisor import Supervisor
 from stator.rows.workers import default_name
-from stator.runner import StatorRunner
 from stator.terminal import BAD
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE
 
 if TYPE_CHECKING:
     from stator.management.commands.runstator import Command
+    from stator.runner import StatorRunner
 
 # Why a worker ends that needs no replacement: --until-idle, --run-for.
 DONE = ("idle", "time over")
@@ -43,7 +43,7 @@ def take(options: Options) -> None:
         raise BadInput(f"--name {name[:40]!r} must be {WORKER_NAME_RULE} with the suffix {suffix}")
 
 
-def instead(command: "Command", runner: StatorRunner, options: Options) -> int | None:
+def instead(command: "Command", runner: "StatorRunner", options: Options) -> int | None:
     """Work in further processes if the options say so, and return the exit code."""
     if options["reload"]:
         return _reload(command)
@@ -58,7 +58,7 @@ def _reload(command: "Command") -> int:
     return Reloader([*called, "--parent", str(os.getpid())], command.say).run()
 
 
-def _supervise(command: "Command", runner: StatorRunner, processes: int) -> int:
+def _supervise(command: "Command", runner: "StatorRunner", processes: int) -> int:
     # Forked processes must not share connections.
     connections.close_all()
     timeout = runner.settings().SHUTDOWN_TIMEOUT
