@@ -64,8 +64,7 @@ def undone(model: Any, rows: int, workers: int, due: bool, name: str, sent: dict
     """Measure the undo of a move of all rows, and note in ``sent`` how many statements it took."""
     from django.db import connection
 
-    from stator.models import History
-    from stator.rows.actions import Action, Before
+    from stator.models import Action, Before, History
     from stator.undo import undo
 
     fill_table(model, rows)

@@ -33,6 +33,8 @@ EXTENSIONS = (
     "stator.extensions.partitions",
     "stator.extensions.reports",
     "stator.extensions.undo",
+    "stator.extensions.guard",
+    "stator.extensions.reconcile",
     "stator.extensions.events",
     "stator.extensions.steps",
     "stator.extensions.progress",

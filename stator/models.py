@@ -8,7 +8,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import models, router, transaction
-from django.db.models import DEFERRED, QuerySet
+from django.db.models import QuerySet
 from django.db.models.base import ModelBase
 from django.db.models.signals import class_prepared
 from django.utils import timezone
@@ -24,17 +24,18 @@ from stator.extensions.pauses.models import Pause
 from stator.extensions.problems import verbs
 from stator.extensions.problems.kind import ProblemKind, add_problem_kind, differing
 from stator.extensions.progress.models import Progress, progress_of
+from stator.extensions.reconcile.models import Reconciled
 from stator.extensions.reports.models import History, Report, reports_of
 from stator.extensions.reports.reading import history_of
 from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.stats.models import Depth, Stats
 from stator.extensions.steps.models import Step, steps_of
+from stator.extensions.undo.models import Before
 from stator.graph import State, StateGraph
-from stator.querysets import OperatorAccess
-from stator.rows.actions import Action, Before
+from stator.querysets import ManagedQuerySet, OperatorAccess
+from stator.rows.actions import Action
 from stator.rows.beginning import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.clock import Now, local_moment, local_now, moment_json, moment_text
-from stator.rows.column_guard import guard_managers
 from stator.rows.due_times import make_due
 from stator.rows.fields import (
     ChangedField,
@@ -52,12 +53,11 @@ from stator.rows.fields import (
 from stator.rows.followers import followers_of, of_writes
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
-from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
+from stator.rows.managers import manage
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, prepare_options, written_to
 from stator.rows.news import Portion, how_far
 from stator.rows.problem import AdminAction, Problem, Reason
-from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.records import records_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.spread import SPREAD, SpreadField, part_of
@@ -72,7 +72,7 @@ __all__ = [
     "SPREAD",
     "Action",
     "AdminAction",
-    "Before",
+    "Before",  # stator.extensions.undo
     "Depth",  # stator.extensions.stats
     "Event",  # stator.extensions.events
     "History",  # stator.extensions.reports
@@ -136,14 +136,8 @@ __all__ = [
 Rows = QuerySet[models.Model] | models.Manager[models.Model]
 
 
-class StatorModel(models.Model):
-    """A model whose objects workers move from state to state.
-
-    A subclass adds ``state = StateField(Graph)``, or has it under another name. Ordinary saves never write the
-    framework's columns. To move an object by hand, assign a state and save it. While a worker attempts the object,
-    ``instance.stator`` is its claim; once that has ended, ``save()`` raises
-    :class:`~stator.exceptions.LeaseLost`.
-    """
+class ManagedModel(models.Model):
+    """What :class:`StatorModel` is without extensions: the columns, and what reads, saves and moves mean."""
 
     state_ready = ReadyField(default=True, db_default=True, editable=False)
     state_changed = ChangedField(db_default=Now(), editable=False)
@@ -242,18 +236,17 @@ class StatorModel(models.Model):
         from_queryset: QuerySet[Self] | None = None,
     ) -> None:
         super().refresh_from_db(using, fields, from_queryset)
-        # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
-        if fields is None or self._state_field.name in fields:
-            self._loaded_state = self._state_field.loaded(self)
-        if options_of(type(self)).reconcile_on:
-            loaded = watched_values(self)
-            wanted = loaded if fields is None else watched_fields(type(self), fields)
-            self._loaded_watched = self.__dict__.get("_loaded_watched", {}) | {name: loaded[name] for name in wanted}
+        self._note_loaded(fields)
 
-    def _note_loaded(self) -> None:
-        self._loaded_state = self._state_field.loaded(self)
-        if options_of(type(self)).reconcile_on:
-            self._loaded_watched = watched_values(self)
+    @classmethod
+    def _notes_more(cls) -> bool:
+        """Return whether objects note more of what was loaded than their states."""
+        return False
+
+    def _note_loaded(self, names: Collection[str] | None = None) -> None:
+        # Django also reads a deferred column, when an assigned state may not be saved yet.
+        if names is None or self._state_field.name in names:
+            self._loaded_state = self._state_field.loaded(self)
 
     def _begin(self) -> None:
         """Reset the framework's columns of a copied instance before it is inserted."""
@@ -322,39 +315,27 @@ class StatorModel(models.Model):
             return self._is_loaded(using, updated)
         names = set(given)
         own = [value for value in values if _is_own(value[0])]
-        if self._state_field.is_left or (self._is_moving and self._state_field.are_left(*self._moving_between)):
+        if self._is_left:
             # Other code moves the object, by a plain write.
             own += [value for value in values if isinstance(value[0], StateField)]
             written = super()._do_update(base_qs, using, pk_val, own, *args, **kwargs)
             if written:
                 self._loaded_state = self._state_field.loaded(self)
-                self._note_written(names)
             return written
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         moving = self._state_field.name in names and self._is_moving
         if moving:
             state_by_hand(type(self), getattr(self, self._state_field.attname))
-        wishes = self._watched_changes(names) if claim is None else []
-        changed = [] if moving else wishes
         followers = of_writes(self._state_owner, names) if claim is None else []
         # A save is nearly always one statement, which needs no transaction and so no further round trips.
-        several = moving or changed or followers
-        with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
-            if changed:
-                look_again(self._mine(using), changed)
+        with transaction.atomic(using=using, savepoint=False) if moving or followers else nullcontext():
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
-            moved = (
-                moving
-                and written
-                and self._move_on_save(rows.using(using).filter(pk=pk_val), new_wish() if wishes else None)
-            )
+            moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
             for follower in followers if written and not moved else ():
                 follower.written(self._mine(using))
-        if written and claim is None:
-            self._note_written(names)
         return written
 
     def _mine(self, using: str) -> QuerySet[models.Model]:
@@ -369,27 +350,6 @@ class StatorModel(models.Model):
     def _note_moved(self, using: str) -> None:
         """Read the state and its columns after a move by hand or an event."""
         self.refresh_from_db(using, fields=[self._state_field.name, *sorted(FRAMEWORK_COLUMNS)])
-
-    def _watched_changes(self, names: set[str]) -> list[str]:
-        """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
-        loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
-        return [
-            name
-            for name in watched_fields(type(self), names)
-            if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
-        ]
-
-    def _note_written(self, names: set[str]) -> None:
-        """Note that the named fields are in the database as they are here."""
-        self._loaded_watched = self._watched_now(names)
-
-    def _watched_now(self, names: set[str]) -> dict[str, object]:
-        """Return the values that the watched fields will have once the named fields are saved."""
-        loaded: dict[str, object] = self.__dict__.get("_loaded_watched", {})
-        if not (watched := watched_fields(type(self), names)):
-            return loaded
-        values = watched_values(self)
-        return loaded | {name: values[name] for name in watched}
 
     def _claimed(self, base_qs: QuerySet[Self], claim: UUID) -> QuerySet[Self]:
         """Return the rows that the claim may write.
@@ -408,17 +368,36 @@ class StatorModel(models.Model):
         return self.__dict__.get("_loaded_state") not in (None, self._state_field.loaded(self))
 
     @property
-    def _moving_between(self) -> tuple[object, object]:
-        return self.__dict__.get("_loaded_state"), self._state_field.loaded(self)
+    def _is_left(self) -> bool:
+        """Whether other code writes the state with the next save."""
+        field = self._state_field
+        between = self.__dict__.get("_loaded_state"), field.loaded(self)
+        return field.is_left or (self._is_moving and field.are_left(*between))
 
-    def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
+    def _move_on_save(self, row: QuerySet[models.Model]) -> bool:
         field = self._state_field
         state = getattr(self, field.attname)
-        if not move_by_hand(row, state, also=also) and "stator" in self.__dict__:
+        if not move_by_hand(row, state) and "stator" in self.__dict__:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self.__dict__.pop("stator", None)
         self._loaded_state = field.stored(state)
         return True
+
+
+class StatorModel(
+    Reconciled,  # stator.extensions.reconcile
+    ManagedModel,
+):
+    """A model whose objects workers move from state to state.
+
+    A subclass adds ``state = StateField(Graph)``, or has it under another name. Ordinary saves never write the
+    framework's columns. To move an object by hand, assign a state and save it. While a worker attempts the object,
+    ``instance.stator`` is its claim; once that has ended, ``save()`` raises
+    :class:`~stator.exceptions.LeaseLost`.
+    """
+
+    class Meta:
+        abstract = True
 
 
 def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> None:
@@ -434,14 +413,14 @@ def _is_own(field: models.Field) -> bool:
 
 
 def _prepare(sender: type, **kwargs: object) -> None:
-    """Guard, index and register a managed model when its class is made; not called for abstract classes."""
+    """Manage, index and register a model when its class is made; not called for abstract classes."""
     if not issubclass(sender, StatorModel):
         return
     fields = [field for field in sender._meta.concrete_fields if isinstance(field, StateField)]
     if not fields:
         return
     sender._state_field = fields[0]
-    guard_managers(sender)
+    manage(sender, ManagedQuerySet)
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:
         return

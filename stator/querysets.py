@@ -12,9 +12,11 @@ from django.db.models import Count, Manager, Model, Q
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.extensions.events.verbs import HasEvents, TakesEvents
+from stator.extensions.guard.columns import GuardedQuerySet
 from stator.extensions.pauses.verbs import Pausing
 from stator.extensions.problems.verbs import Explaining
 from stator.extensions.progress.claims import SaysProgress
+from stator.extensions.reconcile.querysets import ReconcilingQuerySet
 from stator.extensions.reports.verbs import Reporting
 from stator.extensions.steps.claims import DoesSteps
 from stator.graph.states import State
@@ -22,11 +24,11 @@ from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
-from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.dates import come, due_since
 from stator.rows.due_times import Due, make_due
 from stator.rows.life import Life
-from stator.rows.meta import graph_of, home_of
+from stator.rows.managers import MovingQuerySet
+from stator.rows.meta import M, graph_of, home_of
 from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 
@@ -40,11 +42,19 @@ UNGIVEN: Any = object()
 OVERDUE = 60.0
 
 
-class OperatorQuerySet(
+class ManagedQuerySet(  # type: ignore[override]
+    GuardedQuerySet[M],  # stator.extensions.guard
+    ReconcilingQuerySet[M],  # stator.extensions.reconcile
+    MovingQuerySet[M],
+):
+    """What every queryset of a managed model is, whatever manager it comes from."""
+
+
+class OperatorQuerySet(  # type: ignore[override]
     Explaining,  # stator.extensions.problems
     Pausing,  # stator.extensions.pauses
     Reporting,  # stator.extensions.reports
-    GuardedQuerySet[M],
+    ManagedQuerySet[M],
 ):
     """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
 

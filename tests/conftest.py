@@ -71,7 +71,7 @@ FRAMEWORK = (
     "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
     "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/schemas/test_all_schemas.py",
     "tests/stator/management/", "tests/stator/extensions/processes/", "tests/tasks/admin/", "tests/tasks/api/",
-    "tests/tasks/backend/", "tests/tasks/extensions/api/",
+    "tests/stator/extensions/undo/test_pages.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (

@@ -78,8 +78,8 @@ EXTENSIONS = {
         r"(?i)pause|resume",
     ),
     "reconcile": Extension(
-        "stator/rows/reconcile.py",
-        r"reconcile_on|look_again|watched_fields|watched_values|_loaded_watched|rows\.reconcile",
+        "",
+        r"reconcile|watched_(fields|values)|_loaded_watched",
     ),
     "reports": Extension(
         "",
@@ -97,10 +97,9 @@ EXTENSIONS = {
         r"^Distribute$|(?<!has_)partitions|partitioned|partition_|Partition",
         needs="slices",
     ),
-    "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
     "refusals": Extension(
-        "stator/db/refusals.py stator/db/locks.py stator/db/tables.py stator/worker/tables.py",
-        r"(?i)refusals?$|in_pieces|is_refusal|_claim_pieces|_take_piece|^locks$|is_lock_timeout|LOCKED_OUT|db\.locks",
+        "",
+        r"(?i)refusals$|in_pieces",
     ),
     "fleet": Extension(
         "",
@@ -126,11 +125,11 @@ EXTENSIONS = {
     "adopt": Extension("", r"^adopts$"),
     "shadow": Extension("", r"^(in_shadow|put_in_shadow)$"),
     "undo": Extension(
-        "stator/undo.py stator/commands/undo.py stator/admin/undoing.py stator/rows/actions.py",
-        r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",
+        "stator/undo.py stator/templates/stator/admin/undo_notice.html",
+        r"^(undo|undone|undoing|Undo\w*|Before|UNDONE_WITHIN)$|stator\.undo",
     ),
     "guard": Extension(
-        "stator/rows/column_guard.py stator/strict_fence.py",
+        "stator/strict_fence.py",
         r"guard|^unsaved$|(?i:strict_?fence)",
     ),
     "migrations": Extension(
@@ -227,7 +226,7 @@ SURFACES = (
     "stator/survey/* tasks/queue/figures.py tasks/queue/latest_errors.py tasks/queue/paces.py tasks/queue/serving.py "
     "stator/db/bounded_counts.py stator/db/looks.py stator/rows/problem.py "
     "stator/terminal.py stator/testing.py "
-    "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py "
+    "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/tables.py "
     "stator/rows/unlocks.py stator/rows/due_times.py stator/rows/record_tables.py tasks/testing.py"
 )
 

@@ -18,9 +18,9 @@ FLOORS = {
     1: "asynchronous conf explain migration_operations models querysets rows scopes signals "
     "statements strict_fence table_operations",
     2: "adoption db",
-    3: "batteries claims runner seams undo worker",
+    3: "batteries claims runner seams worker",
     4: "admin admin_site apps checks citus commands draining extending extensions management metrics survey "
-    "pytest_plugin schemas templatetags terminal testing testing_graph urls views",
+    "pytest_plugin schemas templatetags terminal testing testing_graph undo urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -72,6 +72,7 @@ LOADED_BY_NAME = {
     ("metrics", "path"),
     ("urls", "patterns"),
     ("commands", "path"),
+    ("commands.answer", "path"),
     ("extensions.problems.commands.doctor", "path"),
     ("extensions.problems.kinds", "_path"),
     ("admin", "_path"),
@@ -91,12 +92,12 @@ WITH_SQL = {
     "checks.databases": "asks the server for what it knows of itself",
     "extensions.problems.commands.doctor.servers": "the same, on each node of a cluster",
     "extensions.problems.commands.doctor.tables": "the same",
+    "extensions.guard.doctor": "asks the server which triggers are disabled",
     "extensions.steps.attempt": "inserts what is selected from the row of a claim",
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
     "rows.records": "copies what rows are, by the server, before they are changed",
     "rows.life_ends": "asks which records rows have that are about to be deleted",
-    "rows.column_guard": "asks the server what time it is",
     "extensions.schemas": "asks the server for its schemas, and their tables and columns",
     "extensions.slices": "asks Citus which tables it has distributed, and finds slices",
     "extensions.partitions": "reads, makes and drops partitions",

@@ -16,12 +16,11 @@ from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.querysets import OperatorQuerySet
-from stator.rows.actions import Action
+from stator.rows.actions import Action, recent_actions
 from stator.rows.due_times import looked_at
 from stator.rows.readings import read
 from stator.rows.state_column import state_name
 from stator.texts import escape
-from stator.undo import undoable
 
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
@@ -48,8 +47,8 @@ class ActionSpec:
     """An action: its log text, its success text, its function, and why some rows are left alone.
 
     ``permission``: what it needs for each row. ``same_claim``: if it was confirmed, rows that were claimed anew since
-    are left alone too. ``makes_due``: the message also says what keeps the rows from their attempt. ``action``: what
-    can be undone, in all parts the same. ``refused``: makes the page that says why nothing was done from the reason.
+    are left alone too. ``makes_due``: the message also says what keeps the rows from their attempt. ``action``: in
+    all parts the same. ``refused``: makes the page that says why nothing was done from the reason.
     """
 
     logged: str
@@ -81,7 +80,7 @@ def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str =
     actor = request.user.get_username()
     *_, number = progress_of(request)
     new = Action.of(model, kind, actor, reason, moves=moves)
-    mine = undoable(router.db_for_write(model)).filter(model_label=new.model_label, kind=kind, actor=new.actor)
+    mine = recent_actions(router.db_for_write(model)).filter(model_label=new.model_label, kind=kind, actor=new.actor)
     return (mine.filter(pk=number).first() if number else None) or new
 
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from stator.admin.fields import can_be_key
 from stator.rows.clock import Now
-from stator.rows.column_guard import M
+from stator.rows.meta import M
 from stator.rows.state_column import state_field
 from stator.texts import escape
 

@@ -13,8 +13,7 @@ from stator.admin.listing import COUNTED
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
-from stator.rows.column_guard import M
-from stator.rows.meta import graph_of, owner_of
+from stator.rows.meta import M, graph_of, owner_of
 from stator.rows.readings import read
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 from stator.survey.conditions import CONDITIONS

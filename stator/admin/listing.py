@@ -27,8 +27,7 @@ from stator.admin.fields import can_be_key, prefilled
 from stator.db.search_lookups import PREFIX
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
-from stator.rows.column_guard import M
-from stator.rows.meta import owner_of
+from stator.rows.meta import M, owner_of
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
 from stator.rows.workers import live_workers

@@ -1,7 +1,6 @@
 """StatorAdmin: a managed model in the admin. ``row_summary`` and ``detail`` show its objects."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -17,10 +16,11 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from stator.admin import actions, detail, filters, row_summary, undoing
+from stator.admin import actions, detail, filters, row_summary
 from stator.admin.filters import ConditionFilter, ErrorFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, Context, Listed, notices
 from stator.extensions.events.admin.managed import HasEventPages
+from stator.extensions.undo.pages import HasUndoPage
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
@@ -70,6 +70,7 @@ class ManagedList(BoundedChangeList):
 
 class StatorAdmin(
     HasEventPages[Managed],  # stator.extensions.events
+    HasUndoPage[Managed],  # stator.extensions.undo
     AnyAddressAdmin[Managed],
 ):
     """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and actions of operators.
@@ -157,10 +158,7 @@ class StatorAdmin(
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
-        own = {
-            "stator_undoable": undoing.offered(self, request),
-        }
-        return super().changelist_view(request, {**notices(self, request), **own, **(extra_context or {})})
+        return super().changelist_view(request, {**notices(self, request), **(extra_context or {})})
 
     @admin.display(description="state", ordering="stator_state")
     def stator_state(self, row: StatorModel) -> str:
@@ -210,15 +208,10 @@ class StatorAdmin(
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and those of undo, of the live part of an object's page, and of extensions."""
+        """Return the project's URLs, that of the live part of an object's page, and those of extensions."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
-        undone = path(
-            "stator/undo/<int:number>/",
-            self.admin_site.admin_view(partial(undoing.undo_view, self)),
-            name=f"{name}_undo",
-        )
-        return [live, undone, *super().get_urls()]
+        return [live, *super().get_urls()]
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return only the live part of a page, for the script that refreshes it."""

@@ -13,9 +13,8 @@ from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
 from stator.models import Action, Worker
-from stator.rows.column_guard import M
 from stator.rows.keys import stored_text
-from stator.rows.meta import home_of, model_of
+from stator.rows.meta import M, home_of, model_of
 from stator.rows.news import how_far
 from stator.rows.unlocks import held_by
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS
+from django.utils.module_loading import import_string
 
-from stator.graph.durations import span
-from stator.rows.actions import UNDONE_WITHIN, Action
+from stator.rows.actions import Action
 from stator.rows.clock import moment_json
 from stator.rows.problem import Problem
 from stator.texts import Json, escape
@@ -21,6 +20,11 @@ from stator.texts import Json, escape
 Options = dict[str, Any]
 # Figures of one thing, by name, as JSON has them.
 Figures = dict[str, Any]
+
+# What can be done about an action: functions that return a line, given the action and the options of its command.
+OFFERS = (
+    "stator.extensions.undo.undo.offered",
+)  # fmt: skip
 
 
 class BadInput(Exception):
@@ -63,12 +67,8 @@ def values_of(one: object, *names: str) -> dict[str, object]:
 
 
 def offer(action: Action, options: Options) -> list[str]:
-    """Return the line that says how to undo an action; none if it has changed nothing."""
-    if not action.count:
-        return []
-    alias, schema = action._state.db or DEFAULT_DB_ALIAS, options.get("schema")
-    where = [f" --database {alias}"] * (alias != DEFAULT_DB_ALIAS) + [f" --schema {schema}"] * bool(schema)
-    return [f"To undo this within {span(UNDONE_WITHIN)}: manage.py stator undo {action.pk}{''.join(where)}"]
+    """Return the lines that say what can be done about an action; none if it has changed nothing."""
+    return [import_string(path)(action, options) for path in OFFERS] if action.count else []
 
 
 def with_remedy(line: str, remedy: str) -> list[str]:

@@ -13,8 +13,7 @@ from django.db.models.deletion import get_candidate_relations_to_delete
 
 from stator.db.conditions import DELETE, MARK_READY
 from stator.db.interface import Moves, Operations
-from stator.db.refusals import unless_refused
-from stator.db.repeat import retrying
+from stator.db.repeat import retrying, unless_refused
 from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns

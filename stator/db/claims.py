@@ -21,7 +21,7 @@ from django.db.models import F, Model, Q, QuerySet
 from stator.db.conditions import CLAIM
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
-from stator.db.refusals import in_pieces, is_refusal
+from stator.db.retry import is_refusal
 from stator.db.transactions import LOCKED_AT_ONCE
 from stator.db.values import Instance, Pk
 from stator.graph import State
@@ -96,7 +96,7 @@ class Claims:
         return conditions.states(states)
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
-        """Claim rows together; if the database refuses that, claim the rows that it accepts.
+        """Claim rows together; if the database refuses that, claim the rows that it accepts, or none.
 
         A constraint of the model may forbid what another claim has just made impossible, so the retry picks rows anew.
         """
@@ -135,9 +135,12 @@ class Claims:
 
     def _claim_pieces(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         operations = self._operations
+        if (dividing := operations.conditions.dividing) is None:
+            return []
         with operations.transaction():
             picked = pick(operations, self.lines, states, limit, crashes)
-            return list(chain.from_iterable(in_pieces(operations, CLAIM, picked, partial(self._take_piece, token))))
+            pieces = dividing.pieces(CLAIM, picked, partial(self._take_piece, token), DatabaseError)
+            return list(chain.from_iterable(pieces))
 
     def _take_piece(self, token: UUID, picked: list[Pk]) -> list[Instance]:
         with self._operations.transaction():

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
@@ -18,6 +18,8 @@ from stator.graph import State
 
 if TYPE_CHECKING:
     from stator.db.interface import Operations
+
+Result = TypeVar("Result")
 
 # What rows may be held back from. Further writes that the database refuses have the name of their move.
 # ``TIME_OUT``: the move of a row that workers would attempt by a date of the row.
@@ -76,6 +78,15 @@ class Condition:
     def gates(self, states: list[State]) -> bool:
         """Return whether it limits how many rows are claimed together in these states. It sends no statement."""
         return False
+
+    def pieces(
+        self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: type[Exception]
+    ) -> list[Result]:
+        """Return the results of ``write`` for rows that the database has refused to change together.
+
+        It leaves out rows at fault. ``errors``: what ``write`` may raise.
+        """
+        return []
 
     def withheld(self, pks: Collection[Pk]) -> set[Pk]:
         """Return which rows that a claim has locked, in its transaction, it must leave; it may have changed these."""
@@ -189,6 +200,8 @@ class Conditions:
         self._gates = self._saying(Condition.gates)
         self._withholding = self._saying(Condition.withheld)
         self._watching = self._saying(Condition.to_watch)
+        # What goes on with single rows after a refusal; without it, a refused row holds up those beside it.
+        self.dividing = next(iter(self._saying(Condition.pieces)), None)
         # By deed: the latest filters, and what they are together.
         self._kept: dict[str, tuple[list[Q], Q]] = {}
 

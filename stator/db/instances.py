@@ -22,7 +22,6 @@ from stator.exceptions import PROJECT_ERRORS
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.fields import JsonAttribute, MomentAttribute
 from stator.rows.keys import key_fields
-from stator.rows.meta import options_of
 from stator.rows.state_column import state_field
 
 # The attribute of a stand-in that carries the error from the claim statement to its claim.
@@ -83,7 +82,7 @@ def loader_of(model: "type[Instance]") -> Load:
 def _plain_loader_of(model: "type[Instance]") -> Load | None:
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return None
-    new, watches, own = model.__new__, bool(options_of(model).reconcile_on), model._state_field.attname
+    new, notes_more, own = model.__new__, model._notes_more(), model._state_field.attname
 
     def load(alias: str, names: list[str], row: Sequence[object]) -> Instance:
         instance = new(model)
@@ -93,7 +92,7 @@ def _plain_loader_of(model: "type[Instance]") -> Load | None:
         values["_state"] = state
         values.update(zip(names, row, strict=True))
         values["_loaded_state"] = values[own]
-        if watches:
+        if notes_more:
             instance._note_loaded()
         return instance
 

@@ -8,8 +8,7 @@ from django.db.models import F, FloatField, Model, Q, QuerySet, Value
 
 from stator.db.conditions import REAP
 from stator.db.interface import Claim, Operations
-from stator.db.refusals import unless_refused
-from stator.db.repeat import retried
+from stator.db.repeat import retried, unless_refused
 from stator.db.transactions import lock_parts
 from stator.db.values import Pk
 from stator.graph.durations import seconds_of

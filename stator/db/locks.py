@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from stator.capabilities import Capabilities
 from stator.db.retry import is_of_remote, suspends
 from stator.db.suspensions import ResumptionPace, Suspension, Suspensions
-from stator.scopes import Scope
+from stator.scopes import PATHS, Scope
 from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
@@ -27,8 +27,8 @@ PROBE = 0.1
 
 # Seconds until a step is tried again, at first and at most. Some time after that, a skipped step says nothing about the
 # table any more.
-FIRST_PAUSE, MAX_PAUSE = 0.2, 2.0
-PACE = ResumptionPace(FIRST_PAUSE, MAX_PAUSE, stale=10.0, varies=True)
+FIRST_SECONDS, MAX_SECONDS = 0.2, 2.0
+PACE = ResumptionPace(FIRST_SECONDS, MAX_SECONDS, stale=10.0, varies=True)
 
 LOCKED, AWAY = "another session locks its table", "the node with its rows cannot be reached"
 
@@ -40,10 +40,11 @@ class Locks(Suspensions):
     ``wait``: seconds that the next statement may wait for a lock; None for as long as the session allows.
     """
 
-    def __init__(self, label: str, wait: float | None = None, schema: str = "") -> None:
+    def __init__(self, label: str, wait: float | None = None, path: str = "") -> None:
         super().__init__(PACE)
         self.wait = wait
-        self._fields = {"model": label, **({"schema": schema} if schema else {})}
+        self._given = label, wait, path
+        self._fields = {"model": label, **PATHS.fields(path)}
         self._usual = wait
 
     def shortest(self, wait: float | None) -> float | None:
@@ -78,7 +79,7 @@ class Locks(Suspensions):
 
     def alike(self) -> "Locks":
         """Return locks of the same model for the rows on one of several nodes."""
-        return Locks(self._fields["model"], self._usual, self._fields.get("schema", ""))
+        return Locks(*self._given)
 
     def doubt(self, step: str) -> None:
         """Make a step wait only briefly for locks: it has timed out together with the step of other models."""
@@ -107,9 +108,9 @@ class Locks(Suspensions):
                 logger.info("stator.node_reached" if ended.reason is AWAY else "stator.lock_gone", extra=self._fields)
             return ended
 
-    def _are_known(self, steps: Iterable[Hashable]) -> bool:
+    def _are_known(self, held: Iterable[Hashable]) -> bool:
         """Return whether one of some steps has timed out by itself, so that this is logged already."""
-        return any(self.held[step].times for step in steps)
+        return any(self.held[step].times for step in held)
 
     def _keep(self, held: dict[Hashable, Suspension]) -> None:
         super()._keep(held)
@@ -141,11 +142,11 @@ Member = TypeVar("Member", bound=Limited)
 
 def limit_waits(group: Iterable[Limited]) -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
-    shared: dict[tuple[Scope, str], Locks] = {}
+    made: dict[tuple[Scope, str], Locks] = {}
     for operations in group:
         label = operations.label if operations.capabilities.locks_tables else f"database {operations.alias!r}"
         locks = Locks(label, operations.longest_wait, operations.scope.path)
-        operations.locks = shared.setdefault((operations.scope, label), locks)
+        operations.locks = made.setdefault((operations.scope, label), locks)
 
 
 def together(group: list[Member], step: str, act: Callable[..., object]) -> None:

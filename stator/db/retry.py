@@ -48,6 +48,9 @@ OUTAGES = (OperationalError, InterfaceError, InternalError)
 # query_canceled, also by ``statement_timeout``; MySQL's and MariaDB's numbers; SQLite's message.
 CUT, CUT_NUMBERS, CUT_TEXT = "57014", frozenset({3024, 1969}), "interrupted"
 
+# The class of syntax errors, missing names and missing rights: no row is at fault.
+OF_THE_STATEMENT = "42"
+
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
 
@@ -116,6 +119,15 @@ def is_of_schema(error: BaseException) -> bool:
     if getattr(cause, "sqlstate", None) in ABSENT or _number_of(error) in ABSENT_NUMBERS:
         return True
     return type(cause).__module__ == "sqlite3" and ABSENT_TEXTS.match(text_of(cause)) is not None
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether a row may be at fault, rather than the connection or the statement."""
+    if isinstance(error, ProgrammingError):
+        # Errors that a trigger raises are refusals as well.
+        state: str = getattr(error.__cause__, "sqlstate", None) or OF_THE_STATEMENT
+        return not state.startswith(OF_THE_STATEMENT)
+    return not (is_passing(error) or is_of_schema(error))
 
 
 def is_outage(error: BaseException) -> bool:

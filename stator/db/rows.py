@@ -15,7 +15,6 @@ from stator.db.brought import BROUGHT
 from stator.db.conditions import CONDITIONS, TIME_OUT
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
-from stator.db.refusals import Refusals
 from stator.db.suspensions import Suspensions
 from stator.db.values import Instance
 from stator.graph import State
@@ -66,7 +65,6 @@ class Rows:
         self.starts = starts_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
         self.part: object = None
-        self.refusals = Refusals(self.label)
         # Under ``TABLE``, what the table lacks.
         self.suspended = Suspensions()
         # Only a worker's operations limit how long their statements wait.

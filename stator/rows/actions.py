@@ -1,23 +1,17 @@
-"""Manual actions on many objects: who acted and why, and for an hour what each object was before, for ``undo``."""
+"""Manual actions on many objects: who acted, why, when, and on how many."""
 
 from collections.abc import Callable
 
 from django.db import models
-from django.db.models import Case, F, Model, Q, QuerySet, Value, When
-from django.db.models.expressions import Combinable
+from django.db.models import F, Model, QuerySet
 
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
-from stator.rows.keys import KEY_LENGTH, key_text
-from stator.rows.life import RESTS_AFTER, VISIT
+from stator.rows.life import RESTS_AFTER
 from stator.rows.meta import owner_of
-from stator.rows.records import REASON_LENGTH, inserting, send
+from stator.rows.records import REASON_LENGTH
 from stator.rows.rollbacks import remembered
-from stator.rows.state_column import state_field
-
-# An action can be undone for this many seconds.
-UNDONE_WITHIN = RESTS_AFTER
 
 
 class Action(models.Model):
@@ -64,32 +58,6 @@ class Action(models.Model):
             model_label=label, kind=kind, actor=actor[:150], reason=reason[:REASON_LENGTH], moves=moves, undoes=undoes
         )
 
-    def note(self, rows: QuerySet[Model], count: int, attempts: Combinable | None = None) -> None:
-        """Store what ``count`` locked rows are, in the transaction that then changes them.
-
-        ``attempts``: their number of attempts after the action; by default none if it moves them, else as before.
-        """
-        using = str(rows.db)
-        self.add(using, count)
-        if attempts is None:
-            attempts = Value(0, output_field=models.IntegerField()) if self.moves else F("state_attempts")
-        values = {
-            "action": Value(self.pk, output_field=models.BigIntegerField()),
-            "object_pk": key_text(rows.model, using, F),
-            "version": F("state_version") + (1 if self.moves else 0),
-            "tried": attempts,
-            "state": state_field(rows.model).named(),
-            "changed": F("state_changed"),
-            "attempted": F("state_attempted"),
-            "ready": Case(When(state_claim=None, then=F("state_ready")), default=Value(False)),
-            "due": _due(),
-            "attempts": F("state_attempts"),
-            "failures": F("state_failures"),
-            "crashes": F("state_crashes"),
-            "visit": F(VISIT),
-        }
-        send(inserting(rows, Before, values), using, {})
-
     def add(self, using: str, count: int) -> None:
         """Count objects; save the action with the first of them. A rollback takes both back."""
         with remembered(using, [self]):
@@ -102,39 +70,9 @@ class Action(models.Model):
             self.progress(self.count)
 
 
-def _due() -> Case:
-    """Return when a row is due: after the action nobody runs it before the lease that it had would have ended."""
-    # A ready row is due in its place in line, spelled so that other writers, who set null, are seen.
-    ready = Q(state_ready=True, state_next_attempt=None)
-    return Case(
-        When(state_claim__isnull=False, then=F("state_locked_until")),
-        When(ready, then=F("state_changed")),
-        default=F("state_next_attempt"),
-    )
-
-
-class Before(models.Model):
-    """What one object was before an action, and by which ``version`` and attempts ``tried`` it is untouched since."""
-
-    action = models.BigIntegerField()
-    object_pk = models.CharField(max_length=KEY_LENGTH)
-    version = models.BigIntegerField()
-    tried = models.IntegerField()
-    state = models.CharField(max_length=100)
-    changed = models.DateTimeField()
-    attempted = models.DateTimeField(null=True)
-    ready = models.BooleanField()
-    due = models.DateTimeField(null=True)
-    attempts = models.IntegerField()
-    failures = models.IntegerField()
-    crashes = models.IntegerField()
-    visit = models.BigIntegerField(null=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["action", "object_pk"], name="stator_before_once_per_action")]
-
-    def __str__(self) -> str:
-        return f"{self.object_pk} before action {self.action}: {self.state}"
+def recent_actions(using: str) -> QuerySet[Action]:
+    """Return the actions of the last hour, the latest first."""
+    return Action.objects.using(using).filter(at__gte=columns.after(-RESTS_AFTER), count__gt=0).order_by("-pk")
 
 
 def traceable(changes: columns.Changes) -> columns.Changes:

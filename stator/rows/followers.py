@@ -9,6 +9,7 @@ from django.db.models import Model, QuerySet
 
 from stator.graph.failures import Failure
 from stator.graph.states import State
+from stator.rows.actions import Action
 from stator.rows.left import of_graph
 from stator.rows.life import Life
 from stator.rows.locking import parts_of
@@ -43,15 +44,15 @@ class HandAct:
     """What a person, a program or related rows do to rows: a move to ``target``, or a change without one.
 
     ``actor``: who, and ``reason``: why; both may be empty. ``kind``: "hand", "move", or that of an extension.
-    ``action``: the stored action that the act is a part of, to be undone with it. ``told``: the history is to tell it
-    even if it names nobody.
+    ``action``: the stored action that the act is a part of. ``told``: the history is to tell it even
+    if it names nobody.
     """
 
     target: State | None = None
     actor: str = ""
     reason: str = ""
     kind: str = HAND
-    action: object | None = None
+    action: Action | None = None
     told: bool = False
 
 
@@ -190,6 +191,8 @@ def update_and_follow(queryset: QuerySet[Model], names: Iterable[str], update: C
 
 def by_hand(rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
     """Do what precedes an act by hand on locked rows; call it in the transaction that then changes them."""
+    if act.action is not None:
+        act.action.add(str(rows.db), len(pks))
     for follower in followers_of(rows.model):
         follower.by_hand(rows, pks, act)
 

@@ -39,8 +39,6 @@ F = TypeVar("F", bound=Callable[..., object])
 class ModelOptions:
     """Options of a managed model.
 
-    ``reconcile_on``: names of fields; when one of them changes, the object is reconciled: attempted again, from the
-    initial state if it was in a terminal one.
     ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``-`` before the name:
     larger ones. Rows without a number come last.
     ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
@@ -71,7 +69,6 @@ class ModelOptions:
     ``of_extensions``: the options that extensions have, by name.
     """
 
-    reconcile_on: tuple[str, ...] = ()
     priority: str | None = None
     then: Expression | None = None
     fair_by: str | None = None
@@ -251,7 +248,8 @@ def _wrong_manager(model: type[Model], value: object) -> str:
     return "" if is_manager else "must be the name of a manager of the model"
 
 
-def _wrong_fields(model: type[Model], value: object) -> str:
+def wrong_fields(model: type[Model], value: object) -> str:
+    """Return why a value of an option is no list of fields with columns; empty if it is one."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         return "must be a list of field names"
     return next(
@@ -301,7 +299,6 @@ def _wrong_spread(model: type[Model], value: object) -> str:
 
 
 _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
-    "reconcile_on": _wrong_fields,
     "priority": _wrong_priority,
     "fair_by": _wrong_key,
     "spread": _wrong_spread,
@@ -311,7 +308,7 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "then": _wrong_expression,
     "lease_end": _wrong_function,
     "max_runtime": _wrong_function,
-    "fixed": _wrong_fields,  # stator.extensions.related
+    "fixed": wrong_fields,  # stator.extensions.related
     "beside": _wrong_labels,
     "everywhere": _wrong_labels,
     "heartbeat": _wrong_seconds,

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Model, Q, QuerySet
 
-from stator.rows.actions import Action, Before
+from stator.rows.actions import Action
 from stator.rows.workers import Worker
 
 # The keys of rows that are deleted as texts, or a queryset of these.
@@ -20,6 +20,19 @@ ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 # The settings of what ends rows, by the ``kept`` of their tables.
 RETENTIONS = {"errors": "ERROR_RETENTION", "history": "HISTORY_RETENTION", "stats": "STATS_RETENTION"}
+
+
+@dataclass(frozen=True, slots=True)
+class TakingBack:
+    """An ``action`` that another one takes back, ``by``; ``leave`` names what stays, by key, with the reason.
+
+    ``among``: narrows objects to the ones that the actor may change; None for all.
+    """
+
+    action: Action
+    by: Action
+    leave: Callable[[str, str], None]
+    among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +51,8 @@ class RecordTable:
     when an object entered its state. ``sweep``: the path of the :class:`~stator.db.own_tables.Sweep` that deletes what
     is no longer in force, after the time of ``kept``.
 
-    ``undo``: takes back what a manual action made here, given the model, the action, what came of its undo, the alias
-    of the database and the part of the undo; see :mod:`stator.undo`. ``since``: returns which objects with some keys,
+    ``undo``: takes back what a manual action made here, given the model and the alias of the database, and returns how
+    many rows it took back. ``since``: returns which objects with some keys,
     as texts, got a row after a time, each with why an undo leaves it alone.
     """
 
@@ -56,7 +69,7 @@ class RecordTable:
     entered: str = ""
     sweep: str = ""
     rewrite: Callable[[QuerySet[Any], dict[str, str]], None] | None = None
-    undo: Callable[[type[Model], Any, Any, str, Any], None] | None = None
+    undo: Callable[[type[Model], str, TakingBack], int] | None = None
     since: Callable[[type[Model], str, list[str], Any], dict[str, str]] | None = None
 
 
@@ -64,8 +77,7 @@ RECORD_TABLES = [
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
-    RecordTable(model=Before, privileges=(), labelled=False, sweep="stator.extensions.undo.follower.OVER"),
-]  # fmt: skip
+]
 
 
 def add_record_table(table: RecordTable) -> None:

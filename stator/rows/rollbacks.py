@@ -29,7 +29,11 @@ JOURNAL = "stator_journal"
 MANY = 1024
 
 # The attributes that the UPDATE of a save fills.
-FILLED_BY_UPDATES = frozenset({"_loaded_state", "_loaded_watched", "stator"})
+FILLED_BY_UPDATES = frozenset({
+    "_loaded_state",
+    "_loaded_watched",  # stator.extensions.reconcile
+    "stator",
+})  # fmt: skip
 
 Values = Mapping[str, object]
 

@@ -11,9 +11,10 @@ from django.test import Client
 
 from stator.extensions.problems.reasons import explain_counts
 from stator.models import History, Report
+from stator.rows.actions import recent_actions
 from stator.rows.lookups import try_lookups
 from stator.runner import StatorRunner
-from stator.undo import undo, undoable
+from stator.undo import undo
 from tests.citus.conftest import ALIAS, NAME, MakeDatabase, over_the_nodes
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import size
@@ -99,12 +100,12 @@ def test_actions_are_undone() -> None:
     run(Note)
     before = list(Note.objects.order_by("pk").values_list("pk", "state", "state_next_attempt", "state_failures"))
     assert Note.stator.retry(actor="ina") == 20
-    [action] = undoable(ALIAS)
+    [action] = recent_actions(ALIAS)
     assert undo(action.pk, ALIAS, actor="ina", reason="too early").count == 20
     after = Note.objects.order_by("pk").values_list("pk", "state", "state_next_attempt", "state_failures")
     assert list(after) == before
     assert Note.stator.filter(text="fail").move("done", actor="ina") == 10
-    action = undoable(ALIAS)[0]
+    action = recent_actions(ALIAS)[0]
     assert undo(action.pk, ALIAS, actor="ina", reason="a mistake").count == 10
     assert run(Note) == {"new": 20}
 

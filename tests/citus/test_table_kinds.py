@@ -3,8 +3,7 @@
 import pytest
 from django.db import DatabaseError, connections
 
-from stator.db.refusals import is_refusal
-from stator.db.retry import is_of_schema
+from stator.db.retry import is_of_schema, is_refusal
 from stator.db.tables import lack_of
 from tests.citus.conftest import run
 from tests.stator.making import claim_all, operations_of

@@ -20,9 +20,8 @@ from stator.extensions.problems.kinds import KINDS
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import gauges
-from stator.querysets import OperatorQuerySet
+from stator.querysets import ManagedQuerySet, OperatorQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.column_guard import GuardedQuerySet
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
 from tasks.extensions.problems.kinds import KINDS as KINDS_OF_TASKS
@@ -55,7 +54,7 @@ def public(cls: Any) -> set[str]:
     [
         ("States", set(OPTIONS)),
         ("Columns", {*FRAMEWORK_COLUMNS, "state"}),
-        ("Models", public(OperatorQuerySet) - public(GuardedQuerySet)),
+        ("Models", public(OperatorQuerySet) - public(ManagedQuerySet)),
         ("Tests", {*testing.__all__, *(name for name in public(pytest_plugin) if name.startswith("stator_"))}),
         ("Signals", {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}),
         ("Edges", {"a.transitions_to", "a.times_out_to", "a.fails_to", "a.when"}),

@@ -11,13 +11,12 @@ from stator.admin.access import Pages
 from stator.extensions.admin.sections import Cell, Section, add_section
 from stator.graph.durations import seconds_of, span
 from stator.models import StatorModel
-from stator.rows.actions import Action
+from stator.rows.actions import Action, recent_actions
 from stator.rows.clock import Now, moment_text
 from stator.rows.deletions import Deleted
 from stator.rows.meta import by_database, managed
 from stator.survey.deletions import deletions, label_of
 from stator.survey.looks import Looks
-from stator.undo import undoable
 
 # The most actions that are shown.
 ACTIONS = 20
@@ -41,7 +40,7 @@ def section_of_changes(request: HttpRequest) -> Section:
 def actions(models: Iterable[type[Model]], looks: Looks) -> list[Any]:
     """Return the manual actions of the last hour on these models, the latest first, each with its ``age``."""
     labels = [model._meta.label_lower for model in models]
-    rows = undoable(looks.using).filter(model_label__in=labels).annotate(age=Now() - F("at"))
+    rows = recent_actions(looks.using).filter(model_label__in=labels).annotate(age=Now() - F("at"))
     latest: list[object] = looks.at(Action, lambda: list(rows[:ACTIONS]), [])
     return latest
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from django.db import models, transaction
 from django.db.models import Model, Q, QuerySet
@@ -16,13 +15,10 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import shown_key
 from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import named_state, owner_of
-from stator.rows.record_tables import Keys, RecordTable, add_record_table
+from stator.rows.record_tables import Keys, RecordTable, TakingBack, add_record_table
 from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
 from stator.rows.unlocks import Hold, add_hold
-
-if TYPE_CHECKING:
-    from stator.undo import Undone, UndoPart
 
 logger = logging.getLogger("stator.pauses")
 
@@ -249,22 +245,23 @@ def release_deleted(owner: type[Model], using: str, keys: Keys) -> None:
         resume_objects(owner, using, gone, actor="")
 
 
-def end_made(model: type[Model], action: Action, done: "Undone", using: str, part: "UndoPart") -> None:
+def end_made(model: type[Model], using: str, taking: TakingBack) -> int:
     """End the pauses that an action made, for objects that the actor may change; name the ones that stay."""
-    made = Pause.objects.using(using).filter(action=action.pk)
+    made, ended = Pause.objects.using(using).filter(action=taking.action.pk), 0
     with transaction.atomic(using=using):
         for pause in made.order_by("pk"):
-            hidden = hidden_by(pause, model, using, part.among) if part.among else []
+            hidden = hidden_by(pause, model, using, taking.among) if taking.among else []
             if hidden and pause.names is None:
-                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
+                taking.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
                 continue
             for pk in hidden:
-                done.leave(shown_key(pk), "is not yours to change")
-            if release(pause, using, hidden, actor=done.action.actor):
-                done.action.add(using, 1)
-                done.count += 1
+                taking.leave(shown_key(pk), "is not yours to change")
+            if release(pause, using, hidden, actor=taking.by.actor):
+                taking.by.add(using, 1)
+                ended += 1
             elif not hidden:
-                done.leave(f"pause {pause.pk}", "has ended")
+                taking.leave(f"pause {pause.pk}", "has ended")
+    return ended
 
 
 def named_in_pauses(model: type[Model], using: str) -> list[object]:

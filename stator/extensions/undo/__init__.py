@@ -2,4 +2,9 @@
 
 from stator.seams import Extension
 
-EXTENSION = Extension(name="undo", followers=("stator.extensions.undo.follower.Remembered",))
+EXTENSION = Extension(
+    name="undo",
+    followers=("stator.extensions.undo.follower.Remembered",),
+    admin=("stator.extensions.undo.admin",),
+    commands=("stator.extensions.undo.undo",),
+)

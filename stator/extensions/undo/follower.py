@@ -3,8 +3,9 @@
 from django.db.models import Model, QuerySet
 
 from stator.db.own_tables import Sweep
+from stator.extensions.undo.models import UNDONE_WITHIN, Before, remember
 from stator.rows import columns
-from stator.rows.actions import UNDONE_WITHIN, Action, Before
+from stator.rows.actions import Action
 from stator.rows.followers import Follower, HandAct
 
 
@@ -13,8 +14,8 @@ class Remembered(Follower):
 
     def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
         """Store it, if the act is a part of an action."""
-        if isinstance(act.action, Action):
-            act.action.note(rows, len(pks))
+        if act.action is not None:
+            remember(act.action, rows)
 
 
 class Over(Sweep):

@@ -18,6 +18,7 @@ from stator.extensions.refusals.condition import NotRefused
 from stator.extensions.related.condition import Parked, WaitingForRelated
 from tasks.models import Task
 from tasks.queue.process_eligibility import Eligible
+from tests.stator.extensions.refusals.refused import refusals_of
 from tests.stator.making import FREE, change, operations_of, put, raw
 from tests.tasks.making import make_queue
 from tests.testapp.explained import Errand
@@ -48,7 +49,7 @@ def ruled(store, monkeypatch):
 @contextmanager
 def refused(store, monkeypatch):
     held, free = put(Errand), put(Errand)
-    store.refusals.note(CLAIM, held.pk, ValueError("no"))
+    refusals_of(store).note(CLAIM, held.pk, ValueError("no"))
     yield held, [free]
     later = time.monotonic() + 10**6
     monkeypatch.setattr(suspensions, "time", SimpleNamespace(monotonic=lambda: later))
@@ -199,7 +200,7 @@ def test_filter_is_the_same_object_while_it_means_the_same(operations_with):
     Errand.stator.pause(where={"tenant": 1})
     look(operations)
     assert operations.conditions.rows() is not first
-    operations.refusals.note(CLAIM, 1, ValueError("no"))
+    refusals_of(operations).note(CLAIM, 1, ValueError("no"))
     refused = operations.conditions.rows()
     assert operations.conditions.rows() is refused
 
@@ -215,7 +216,7 @@ def test_conditions_have_the_order_of_the_extensions():
 def test_app_hears_what_pauses_hold_back_and_not_what_was_refused():
     operations = operations_of(Task)
     [own] = [each for each in operations.conditions._bound if isinstance(each, Eligible)]
-    operations.refusals.note(CLAIM, 1, ValueError("no"))
+    refusals_of(operations).note(CLAIM, 1, ValueError("no"))
     assert own.held_back == Q()
     Task.stator.pause(where={"action": "other"})
     look(operations)

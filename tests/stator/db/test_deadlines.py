@@ -10,6 +10,7 @@ from stator.db.probe import look
 from stator.exceptions import EventRefused
 from stator.models import History
 from stator.testing import advance, drain
+from tests.stator.extensions.refusals.refused import refusals_of
 from tests.stator.making import LEASED, ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.dated import Offer, Watch
 
@@ -49,7 +50,7 @@ def test_ready_rows_move_too_and_held_ones_do_not():
 def test_row_whose_move_the_database_refuses_is_not_found_by_each_poll(watches, monkeypatch):
     watch = put(Watch, alert_after=ago(1))
     [deadline] = [each for each in watches.deadlines if each.column]
-    watches.refusals.note(f"up to down: {deadline.reason}", watch.pk, ValueError("no"))
+    refusals_of(watches).note(f"up to down: {deadline.reason}", watch.pk, ValueError("no"))
     assert not look(watches)[watches].past
 
 

@@ -5,13 +5,13 @@ import sqlite3
 import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError, connection
 
-from stator.db.refusals import is_refusal
 from stator.db.retry import (
     is_lock_timeout,
     is_of_database,
     is_of_remote,
     is_of_schema,
     is_outage,
+    is_refusal,
     is_retryable,
     suspends,
 )

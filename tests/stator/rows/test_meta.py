@@ -48,8 +48,8 @@ def test_state_is_found_by_its_name_and_an_unknown_one_names_all():
 
 
 def test_options_are_immutable_however_they_are_given(given):
-    options = given(reconcile_on=["tenant"], history=True, priority="tenant", fair_by="tenant")
-    assert (options.reconcile_on, options.of_extensions) == (("tenant",), {"history": True})
+    options = given(beside=["shop.Order"], history=True, priority="tenant", fair_by="tenant")
+    assert (options.beside, options.of_extensions) == (("shop.Order",), {"history": True})
     assert options_of(Rollout).waits_for == (("build", ("built", "broken")), ("after", ("done",)))
 
 

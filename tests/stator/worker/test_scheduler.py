@@ -9,7 +9,7 @@ from django.db import OperationalError
 from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
 from stator.db.division import Undivided
-from stator.db.locks import FIRST_PAUSE
+from stator.db.locks import FIRST_SECONDS
 from stator.db.probe import Work
 from stator.scopes import Scope
 from stator.worker import duties
@@ -203,7 +203,7 @@ async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch)
     assert {(MARK_READY, (over,)), (REAP, (over,))} <= {*done}
     assert not any(duty in (MARK_READY, REAP) and over not in models for duty, models in done)
     # All of it is asked again in a moment, and no sooner.
-    assert 0 < over.locks.remaining(module.LOOK) <= FIRST_PAUSE
+    assert 0 < over.locks.remaining(module.LOOK) <= FIRST_SECONDS
 
 
 @pytest.mark.parametrize(("is_over_nodes", "part"), [(False, 0.2), (True, 0.04)])

@@ -1,10 +1,8 @@
-"""Checks of tables: columns, indexes, triggers, options, and rows in unknown states."""
+"""Checks of tables: columns, indexes, options, and rows in unknown states."""
 
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
-from django.apps import apps
 from django.db import connection
 
 from stator.checks.databases import check_primary
@@ -12,7 +10,6 @@ from stator.extensions.partitions import doctor, upkeep
 from stator.extensions.problems.commands.doctor import tables
 from stator.models import History
 from stator.rows.indexes import own_indexes
-from stator.strict_fence import StrictFence
 from stator.worker.startup import Unusable, check_database
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.commands.errands import asked
@@ -125,26 +122,6 @@ def test_invalid_index_is_a_warning(crew_of_all):
         finally:
             cursor.execute(change_it, [True, name])
     assert (finding["level"], finding["message"]) == ("warn", f"missing or invalid: {name}")
-
-
-def warned(check):
-    finding = examined()[1][check]
-    return finding if finding["level"] == "warn" else None
-
-
-@pytest.mark.postgresql
-def test_trigger_that_is_switched_off_is_a_warning(crew_of_all):
-    state, fence = SimpleNamespace(apps=apps), StrictFence("Site")
-    with connection.schema_editor() as editor:
-        fence.database_forwards("testapp", editor, state, state)
-    try:
-        assert warned("triggers") is None
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE testapp_site DISABLE TRIGGER stator_strict_fence")
-        assert "stator_strict_fence is disabled on testapp_site" in warned("triggers")["message"]
-    finally:
-        with connection.schema_editor() as editor:
-            fence.database_backwards("testapp", editor, state, state)
 
 
 @pytest.mark.postgresql

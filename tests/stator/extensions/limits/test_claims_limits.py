@@ -5,10 +5,10 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from stator.db import refusals
 from stator.db.claims import Claims
 from stator.db.suspensions import ResumptionPace
 from stator.extensions.limits.models import Limit
+from stator.extensions.refusals import refusals
 from stator.models import Report
 from stator.rows.claimable import Crashes
 from tests.sizes import PATIENCE

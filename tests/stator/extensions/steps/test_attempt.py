@@ -11,8 +11,8 @@ from stator.db import own_tables
 from stator.db.interface import new_token
 from stator.exceptions import LeaseLost, StepRefused
 from stator.extensions.steps import attempt as durable
+from stator.extensions.undo.models import UNDONE_WITHIN
 from stator.models import Step
-from stator.rows.actions import UNDONE_WITHIN
 from stator.testing import advance, attempt, drain, steps
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, begun_beside, change, claim_all, operations_of, row

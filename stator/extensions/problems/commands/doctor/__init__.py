@@ -32,12 +32,7 @@ FAILED = 1
 LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
 
 Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
-# The checks, by the capability of a database that they need; "" if every database has it. First those of tables, then
-# those of servers.
-TABLES: dict[str, tuple[Look, ...]] = {
-    "": (tables.indexes,),
-    "has_plpgsql": (tables.triggers,),
-}
+# The checks of servers, by the capability of a database that they need; "" if every database has it.
 SERVERS: dict[str, tuple[Look, ...]] = {
     "": (servers.skew,),
     "has_monitoring_views": (
@@ -87,7 +82,7 @@ def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     if complete:
         yield from _of_all_tables(alias, complete)
         yield from _looked(standing.troubles, alias, complete)
-        yield from _all_of(SERVERS, alias, complete)
+        yield from _of_servers(alias, complete)
 
 
 def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Iterator[tuple[str, Problem]]:
@@ -101,7 +96,7 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
     for alias in dict.fromkeys(scope.alias for scope in known.by_scope):
         for one in _of_tables(alias, known):
             yield alias, one
-        for one in _all_of(SERVERS, alias, models):
+        for one in _of_servers(alias, models):
             yield alias, one
         left_out = list(known.left_out.values())
         for why in left_out[:MAX_LEFT_OUT]:
@@ -138,14 +133,14 @@ def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
 
 
 def _of_all_tables(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
-    yield from _all_of(TABLES, alias, models)
+    yield from _looked(tables.indexes, alias, models)
     for path in (path for extension in extensions() for path in extension.looks):
         yield from _looked(import_string(path), alias, models)
 
 
-def _all_of(group: dict[str, tuple[Look, ...]], alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
+def _of_servers(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     capabilities = capabilities_of(connections[alias])
-    for needed, looks in group.items():
+    for needed, looks in SERVERS.items():
         for look in looks if not needed or getattr(capabilities, needed) else ():
             yield from _looked(look, alias, models)
 

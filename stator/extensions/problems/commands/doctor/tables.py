@@ -1,4 +1,4 @@
-"""Checks of a database's tables, columns, indexes, triggers and options."""
+"""Checks of a database's tables, columns, indexes and options."""
 
 from django.db import connections
 
@@ -8,16 +8,9 @@ from stator.db.tables import index_names
 from stator.models import StatorModel
 from stator.rows.indexes import own_indexes
 from stator.rows.problem import ERROR, OK, WARNING, Problem
-from stator.strict_fence import TRIGGER
 from stator.worker.startup import Unusable, lacks_in
 
 MIGRATE = "run manage.py makemigrations and migrate"
-
-# The tables whose trigger of this name is disabled.
-DISABLED = """
-SELECT relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-WHERE tgname = %s AND tgenabled = 'D' AND relname = ANY(%s) ORDER BY relname
-"""
 
 
 def usable(alias: str, models: list[type[StatorModel]]) -> tuple[Problem, list[type[StatorModel]]]:
@@ -49,17 +42,6 @@ def indexes(alias: str, models: list[type[StatorModel]]) -> Problem:
     if missing := [name for name in wanted if name not in present]:
         return Problem("indexes", f"missing or invalid: {', '.join(missing)}", remedy=MIGRATE, level=WARNING)
     return Problem("indexes", f"all {len(wanted)} exist", level=OK)
-
-
-def triggers(alias: str, models: list[type[StatorModel]]) -> Problem:
-    """Check that no trigger of ``StrictFence`` is disabled."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(DISABLED, [TRIGGER, [model._meta.db_table for model in models]])
-        off = [name for (name,) in cursor.fetchall()]
-    if off:
-        message = f"{TRIGGER} is disabled on {', '.join(off)}, so raw writes may revive ended claims"
-        return Problem("triggers", message, remedy="ALTER TABLE ... ENABLE TRIGGER stator_strict_fence", level=WARNING)
-    return Problem("triggers", "no trigger is disabled", level=OK)
 
 
 def sqlite_options(alias: str, models: list[type[StatorModel]]) -> Problem:

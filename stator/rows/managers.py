@@ -1,75 +1,49 @@
-"""The guard on the framework's columns: no manager or queryset of a managed model writes them directly."""
+"""What Django's own writes mean for managed rows, and how each manager of a managed model gets them."""
 
 import copyreg
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import NotSupportedError, models, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
-from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.fields import fields_sent
 from stator.rows.followers import update_and_follow
 from stator.rows.keys import key_fields
 from stator.rows.life_ends import forget_left
-from stator.rows.meta import owner_of, written_to
-from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
-from stator.rows.rollbacks import before_save, note_save, remembered
+from stator.rows.meta import M, owner_of, written_to
+from stator.rows.rollbacks import before_save, note_save
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
 from stator.rows.wakeup import announce
 from stator.scopes import TABLES
 
-M = TypeVar("M", bound=Model)
 
-
-class GuardedQuerySet(QuerySet[M]):
-    """The base of a managed model's querysets: only transitions write the framework's columns."""
+class MovingQuerySet(QuerySet[M]):
+    """What ``update()`` and ``bulk_create()`` are for managed rows: moves by hand, and rows that begin."""
 
     def update(self, **values: Any) -> int:
-        """Update like Django; ``state`` moves the rows by hand, and other columns of the framework are refused.
-
-        If a field of ``reconcile_on`` changes, its rows are reconciled.
-        """
+        """Update like Django; ``state`` moves the rows by hand."""
         if not hasattr(self.model, "state_graph"):
             return super().update(**values)
         field = state_field(self.model)
         own = field.name
-        if not (own in values or values.keys() & FRAMEWORK_COLUMNS):
-            watched = watched_fields(self.model, values)
-            if watched and not field.is_left:
-                return update_and_look_again(self, values, watched)
+        if own not in values:
             return update_and_follow(self, values, partial(super().update, **values))
-        _refuse(self.model, values.keys() & FRAMEWORK_COLUMNS)
         if field.is_left:
             return super().update(**values)
         state = values.pop(own)
         if hasattr(state, "resolve_expression"):
-            _refuse(self.model, [own])
-        if watched := watched_fields(self.model, values):
-            return move_with_new_values(self, state, values, watched)
+            refuse(self.model, [own])
         if field.are_left(state):
             # Other code moves its own rows, and takes over others by hand.
-            plain = super(GuardedQuerySet, self.filter(**field.among(field.left))).update(**{own: state}, **values)
+            plain = super(MovingQuerySet, self.filter(**field.among(field.left))).update(**{own: state}, **values)
             return plain + move_by_hand(self.exclude(**field.among(field.left)), state, also=values)
         return move_by_hand(self, state, also=values)
 
     update.alters_data = True  # type: ignore[attr-defined]
-
-    def bulk_update(self, objs: Iterable[M], fields: Iterable[str], batch_size: int | None = None) -> int:
-        """Update like Django, and note in the objects what was written, so that a later ``save()`` is no change."""
-        written: tuple[Any, ...] = tuple(objs)
-        fields = tuple(fields)
-        updated = super().bulk_update(written, fields, batch_size)
-        if hasattr(self.model, "state_graph"):
-            with remembered(self.db, written, ["_loaded_watched"]):
-                for instance in written:
-                    instance._note_written(set(fields))
-        return updated
-
-    bulk_update.alters_data = True  # type: ignore[attr-defined]
 
     def bulk_create(
         self,
@@ -80,13 +54,10 @@ class GuardedQuerySet(QuerySet[M]):
         update_fields: Collection[str] | None = None,
         unique_fields: Collection[str] | None = None,
     ) -> list[M]:
-        """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
+        """Insert like Django and wake workers after the commit."""
         new: list[Any] = list(objs)
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
-            field = state_field(self.model)
-            kept = FRAMEWORK_COLUMNS if field.is_left else {*FRAMEWORK_COLUMNS, field.name}
-            _refuse(self.model, {*(update_fields or ())} & kept)
             if ignore_conflicts:
                 _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.
@@ -125,64 +96,68 @@ def _refuse_to_ignore_conflicts(model: type[Model], using: str) -> None:
         )
 
 
-_guarded_classes: dict[type, type] = {}
+_managed_classes: dict[type, type] = {}
 
 
-def guard_managers(model: type[models.Model]) -> None:
-    """Make every manager of the model, including related managers, return guarded querysets."""
-    for base in model.__mro__:
-        for manager in getattr(getattr(base, "_meta", None), "local_managers", ()):
-            manager.__class__ = _guarded_manager(type(manager))
+def manage(model: type[models.Model], base: type[QuerySet[Model]]) -> None:
+    """Make every manager of the model, including related managers, return querysets that also are ``base``."""
+    for cls in model.__mro__:
+        for manager in getattr(getattr(cls, "_meta", None), "local_managers", ()):
+            manager.__class__ = _managed_manager(type(manager), base)
     model._meta._expire_cache()  # type: ignore[attr-defined]
 
 
-def _guarded_manager(cls: type[Manager[Model]]) -> type[Manager[Model]]:
-    if issubclass(getattr(cls, "_queryset_class", object), GuardedQuerySet):
+def _managed_manager(cls: type[Manager[Model]], base: type[QuerySet[Model]]) -> type[Manager[Model]]:
+    if issubclass(getattr(cls, "_queryset_class", object), base):
         return cls
-    if cls not in _guarded_classes:
-        _guarded_classes[cls] = _subclass_manager(cls)
-    return _guarded_classes[cls]
+    if cls not in _managed_classes:
+        _managed_classes[cls] = _subclass_manager(cls, base)
+    return _managed_classes[cls]
 
 
-def _subclass_manager(cls: Any) -> type[Manager[Model]]:
+def _subclass_manager(cls: Any, base: type[QuerySet[Model]]) -> type[Manager[Model]]:
     def get_queryset(self: Manager[Model]) -> QuerySet[Model]:
         queryset = cls.get_queryset(self)
-        if not isinstance(queryset, GuardedQuerySet):
-            queryset.__class__ = _guarded_queryset(type(queryset))
+        if not isinstance(queryset, base):
+            queryset.__class__ = _managed_queryset(type(queryset), base)
         return queryset
 
     # The manager may build its queryset itself instead of from its class.
-    own = {} if cls.get_queryset is Manager.get_queryset else {"get_queryset": get_queryset}
-    return _namesake(cls, _guarded_manager, (cls,), _queryset_class=_guarded_queryset(cls._queryset_class), **own)
+    own: dict[str, object] = {} if cls.get_queryset is Manager.get_queryset else {"get_queryset": get_queryset}
+    own["_queryset_class"] = _managed_queryset(cls._queryset_class, base)
+    return _namesake(cls, _managed_manager, (cls,), base, **own)
 
 
-def _guarded_queryset(cls: type) -> type:
-    if issubclass(cls, GuardedQuerySet):
+def _managed_queryset(cls: type, base: type[QuerySet[Model]]) -> type:
+    if issubclass(cls, base):
         return cls
-    if cls not in _guarded_classes:
-        _guarded_classes[cls] = _namesake(cls, _guarded_queryset, (GuardedQuerySet, cls))
-    return _guarded_classes[cls]
+    if cls not in _managed_classes:
+        _managed_classes[cls] = _namesake(cls, _managed_queryset, (base, cls), base)
+    return _managed_classes[cls]
 
 
 class _Namesake(type):
-    """The type of the guarded classes, which pickle cannot find by their names."""
+    """The type of the classes that are made here, which pickle cannot find by their names."""
 
 
-def _namesake(cls: type, guard: Callable[[type], type], bases: tuple[type, ...], **body: object) -> type:
+def _namesake(
+    cls: type, make: Callable[..., type], bases: tuple[type, ...], base: type[QuerySet[Model]], **body: object
+) -> type:
     """Return a subclass under the name of ``cls``; migrations look up the name and find that class instead."""
-    named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled": (guard, (cls,))}
+    named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled": (make, (cls, base))}
     return (_Namesake if type(cls) is type else type(cls))(cls.__name__, bases, {**named, **body})
 
 
 def _reduce(cls: _Namesake) -> str | tuple[Any, ...]:
-    # A class that another package derives from a guarded one is found by its name.
+    # A class that another package derives from one of these is found by its name.
     return vars(cls).get("_pickled", cls.__qualname__)
 
 
 copyreg.pickle(_Namesake, _reduce)
 
 
-def _refuse(model: type[Model], names: Iterable[str]) -> None:
+def refuse(model: type[Model], names: Iterable[str]) -> None:
+    """Raise ``ProtectedColumn`` if there are names of columns that only transitions write."""
     if names := sorted(names):
         raise ProtectedColumn(
             f"{model.__name__}: {', '.join(names)} can be written only by a transition; "

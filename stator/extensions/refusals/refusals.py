@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
-from django.db import DatabaseError, ProgrammingError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q
 
 from stator.db.conditions import ALL, CLAIM
-from stator.db.retry import is_of_schema, is_passing
+from stator.db.retry import is_refusal
 from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.db.values import Pk
 from stator.graph.failures import MESSAGE_LENGTH, bounded
@@ -32,9 +31,6 @@ AT_ONCE = 100
 # Refused rows of one model that are remembered for each kind of write; beyond that, single rows are not the cause.
 MAX_REMEMBERED = 1000
 
-# SQLSTATE class of syntax errors, missing names and missing rights: no row is at fault.
-OF_THE_STATEMENT = "42"
-
 
 class RefusedWrite(NamedTuple):
     """A kind of write that the database refused for one row."""
@@ -43,25 +39,22 @@ class RefusedWrite(NamedTuple):
     pk: Pk
 
 
+@lru_cache(maxsize=64)
+def without(pks: tuple[Pk, ...]) -> Q:
+    """Return a filter that leaves out some rows, if there are any."""
+    return ~Q(pk__in=list(pks)) if pks else ALL
+
+
 class Refusals(Suspensions):
     """The writes that the database refused for rows of one model, as seen by this process, by :class:`RefusedWrite`."""
 
     def __init__(self, label: str) -> None:
         super().__init__(PACE)
         self._label = label
-        # By kind of write: the filter of last time, and the rows that it leaves out.
-        self._others: dict[str, tuple[list[Pk], Q]] = {}
 
     def others(self, deed: str) -> Q:
         """Return a filter that leaves out the rows to be left alone; the same one while these are the same."""
-        left = [key.pk for key in self._of(deed) if not self.allow(key)] if self.held else []
-        if not left:
-            return ALL
-        last, others = self._others.get(deed, ([], ALL))
-        if last != left:
-            others = ~Q(pk__in=left)
-            self._others[deed] = left, others
-        return others
+        return without(tuple(key.pk for key in self._of(deed) if not self.allow(key))) if self.held else ALL
 
     def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""
@@ -82,59 +75,8 @@ class Refusals(Suspensions):
         return [key for key in self.held if isinstance(key, RefusedWrite) and key.deed == deed]
 
 
-class Refusing(Protocol):
-    """Operations on a model whose rows the database may refuse to change."""
-
-    refusals: Refusals
-
-    @property
-    def reading(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return a context for a query with a lock timeout."""
-
-
-def is_refusal(error: Exception) -> bool:
-    """Return whether a row may be at fault, rather than the connection or the statement."""
-    if isinstance(error, ProgrammingError):
-        # Errors that a trigger raises are refusals as well.
-        state: str = getattr(error.__cause__, "sqlstate", None) or OF_THE_STATEMENT
-        return not state.startswith(OF_THE_STATEMENT)
-    return not (is_passing(error) or is_of_schema(error))
-
-
-def unless_refused(
-    operations: Refusing,
-    deed: str,
-    parts: list[QuerySet[Model]],
-    limit: int,
-    write: Callable[[list[QuerySet[Model]], int], Result],
-    errors: type[Exception] = DatabaseError,
-) -> list[Result]:
-    """Return the results of ``write`` for up to ``limit`` rows: all at once or, if that is refused, piece by piece.
-
-    ``write`` takes querysets and a limit, and is a transaction by itself.
-    """
-    others = operations.refusals.others(deed)
-    parts = [rows.filter(others) for rows in parts]
-    try:
-        return [write(parts, limit)]
-    except errors as error:
-        if not is_refusal(error):
-            raise
-    with operations.reading():
-        pks = [pk for rows in parts for pk in rows.values_list("pk", flat=True)[:limit]]
-
-    def write_piece(piece: list[Pk]) -> Result:
-        return write([rows.filter(pk__in=piece) for rows in parts], len(piece))
-
-    return in_pieces(operations, deed, pks[:limit], write_piece, errors)
-
-
 def in_pieces(
-    operations: Refusing,
-    deed: str,
-    pks: list[Pk],
-    write: Callable[[list[Pk]], Result],
-    errors: type[Exception] = DatabaseError,
+    refusals: Refusals, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: type[Exception]
 ) -> list[Result]:
     """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.
 
@@ -150,7 +92,7 @@ def in_pieces(
             if not is_refusal(error):
                 raise
             if len(piece) == 1:
-                operations.refusals.note(deed, piece[0], error)
+                refusals.note(deed, piece[0], error)
                 refused += 1
             else:
                 middle = len(piece) // 2

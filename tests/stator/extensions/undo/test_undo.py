@@ -5,14 +5,15 @@ from contextlib import suppress
 import pytest
 from django.db import IntegrityError
 
-from stator import undo as undoing
 from stator.db import own_tables
+from stator.extensions.undo import undoing
 from stator.models import Action, Before, History, Pause
 from stator.rows import transitions
+from stator.rows.actions import recent_actions
 from stator.rows.life import life_of
 from stator.rows.unlocks import HOLDS, unlock_and_hold
 from stator.signals import transitioned
-from stator.undo import undo, undoable
+from stator.undo import undo
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.stator.running import hearing
 from tests.testapp.basic import Page, Step
@@ -121,7 +122,7 @@ def test_undo_is_an_action_with_author_and_reason_and_can_be_undone():
     ]
     own = Action.objects.get(undoes=action.pk)
     assert (own.kind, own.actor, own.reason, own.count) == ("undo", "eve", "it was wrong", 1)
-    assert [each.pk for each in undoable("default")] == [own.pk, action.pk]
+    assert [each.pk for each in recent_actions("default")] == [own.pk, action.pk]
     assert back(done.action).count == 1
     assert row(one).state == "returned"
 
@@ -213,7 +214,7 @@ def test_old_and_unknown_actions_are_refused_in_one_line():
     Action.objects.update(at=ago(3700))
     with pytest.raises(ValueError, match=rf"action {action.pk} was 1 h 1 m ago; an action can be undone for 1 h"):
         back(action)
-    assert not undoable("default").exists()
+    assert not recent_actions("default").exists()
     with pytest.raises(ValueError, match="there is no action 999999"):
         undo(999999, "default", actor="eve", reason="")
 

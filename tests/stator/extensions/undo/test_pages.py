@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.admin import StatorAdmin, bulk, undoing
+from stator.admin import StatorAdmin, bulk
 from stator.extensions.pauses.models import is_paused_by_name
+from stator.extensions.undo import pages as undoing
 from stator.models import Action, History, Now
 from stator.undo import undo
 from tests.stator.admin.conftest import Login, Replace
@@ -59,7 +60,7 @@ def test_all_of_a_filter_are_one_action_that_is_undone_a_part_in_each_request(
     monkeypatch.setattr(bulk, "AT_ONCE", 2)
     monkeypatch.setattr(undoing, "AT_ONCE", 2)
     monkeypatch.setattr(undoing, "BATCH", 1)
-    monkeypatch.setattr("stator.undo.BATCH", 1)
+    monkeypatch.setattr("stator.extensions.undo.undoing.BATCH", 1)
     parcels = [Parcel.objects.create() for _ in range(5)]
     for parcel in parcels:
         set_columns(parcel, state_failures=2, state_ready=False)

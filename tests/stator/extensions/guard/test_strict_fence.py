@@ -5,8 +5,10 @@ from uuid import uuid4
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from stator.extensions.guard.doctor import triggers
 from stator.graph.outcomes import Moved, Released
 from stator.rows.beginning import FRAMEWORK_COLUMNS
+from stator.rows.problem import OK, WARNING
 from stator.strict_fence import TRIGGER, StrictFence
 from stator.testing import drain
 from tests.stator.dividing import migrate
@@ -159,3 +161,13 @@ def test_function_stays_while_another_table_needs_it():
 def test_table_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="Author has no state_claim in its own table"):
         migrate(StrictFence("Author"))
+
+
+@on_postgresql
+def test_trigger_that_is_switched_off_is_a_warning(strict):
+    assert [one.level for one in triggers("default", [Line])] == [OK]
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {Line._meta.db_table} DISABLE TRIGGER {TRIGGER}")
+    [one] = triggers("default", [Line])
+    assert one.level == WARNING
+    assert one.sentence.startswith(f"{TRIGGER} is disabled on {Line._meta.db_table}, so")

@@ -6,8 +6,8 @@ from django.db.models import F, Value
 
 from stator.exceptions import ProtectedColumn
 from stator.models import History
+from stator.querysets import ManagedQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
-from stator.rows.column_guard import GuardedQuerySet
 from tests.stator.making import LEASED, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet
 from tests.testapp.keys import Branch
@@ -110,11 +110,11 @@ def test_related_managers_create_ready_rows():
     assert row(page).author is None
 
 
-def test_guarded_managers_keep_their_names_methods_and_migrations():
+def test_managers_of_managed_models_keep_their_names_methods_and_migrations():
     assert type(Page.pages).__name__ == "ManagerFromPageQuerySet"
     assert isinstance(Page.as_manager.all(), PageQuerySet)
     assert isinstance(Page.by_hand.all(), PageQuerySet)
-    assert isinstance(Page.by_hand.all(), GuardedQuerySet)
+    assert isinstance(Page.by_hand.all(), ManagedQuerySet)
     as_manager, _, qs_class, *_ = Page.as_manager.deconstruct()
     assert as_manager
     assert qs_class == "tests.testapp.basic.PageQuerySet"

@@ -6,12 +6,13 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, QuerySet
 
 from stator.commands.answer import Answer, Figures, Options, actor, offer, refusing, table
+from stator.extensions.undo.models import UNDONE_WITHIN
+from stator.extensions.undo.undoing import Undone, undo
 from stator.graph.durations import seconds_of, span
 from stator.logs import progress
-from stator.rows.actions import Action
+from stator.rows.actions import Action, recent_actions
 from stator.rows.clock import Now
 from stator.texts import counted
-from stator.undo import UNDONE_WITHIN, Undone, undo, undoable
 
 HELP = (
     "Undo a manual action of the last hour: move, retry, unlock, pause, and cancel or requeue of tasks. Objects that "
@@ -35,7 +36,7 @@ def run(options: Options) -> Answer:
     """Undo the action, or list the actions that can be undone."""
     using = options["database"] or DEFAULT_DB_ALIAS
     if options["action"] is None:
-        return _list(undoable(using))
+        return _list(recent_actions(using))
     with refusing(ValueError), progress("went back") as shown:
         done = undo(options["action"], using, actor=actor(), reason=options["reason"], progress=shown)
     left = len(done.left) + done.unnamed
@@ -45,6 +46,13 @@ def run(options: Options) -> Answer:
     }  # fmt: skip
     lines = [f"{done.count:,} of {counted(done.count + left, 'object')} went back.", *_lines_of(done, left)]
     return Answer(data, [*lines, *offer(done.action, options)], int(not done.count))
+
+
+def offered(action: Action, options: Options) -> str:
+    """Return the line that says how to undo an action."""
+    alias, schema = action._state.db or DEFAULT_DB_ALIAS, options.get("schema")
+    where = [f" --database {alias}"] * (alias != DEFAULT_DB_ALIAS) + [f" --schema {schema}"] * bool(schema)
+    return f"To undo this within {span(UNDONE_WITHIN)}: manage.py stator undo {action.pk}{''.join(where)}"
 
 
 def _lines_of(done: Undone, left: int) -> list[str]:

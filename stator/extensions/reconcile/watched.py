@@ -1,33 +1,60 @@
 """Reconcile on change: an object whose watched fields change is attempted again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
+from functools import lru_cache
 
 from django.db import transaction
-from django.db.models import DEFERRED, Model, QuerySet
+from django.db.models import DEFERRED, Field, Model, QuerySet
 from django.db.models.fields.files import FieldFile
 
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.life import new_wish
 from stator.rows.locking import Locked, in_batches, parts_of
-from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.meta import field_of, graph_of, option_of, owner_of, written_to
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand, move_rows, write_by_hand
 
 
-def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=1024)
+def fields_of(model: type[Model]) -> tuple[Field, ...]:
+    """Return the watched fields of a model."""
+    return tuple(field_of(model, name) for name in option_of(model, "reconcile_on"))
+
+
+def watched_fields(model: type[Model], names: Collection[str]) -> list[str]:
     """Return the fields among ``names``, given by name or by column, that are in ``reconcile_on``."""
-    given = set(names)
-    fields = [field_of(model, name) for name in options_of(model).reconcile_on]
-    return [field.name for field in fields if given & {field.name, field.attname}]
+    return [field.name for field in fields_of(model) if field.name in names or field.attname in names]
 
 
 def watched_values(instance: Model) -> dict[str, object]:
     """Return the values of an instance's watched fields, out of its reach; ``DEFERRED`` for fields not loaded."""
-    model = type(instance)
-    fields = [field_of(model, name) for name in options_of(model).reconcile_on]
-    return {field.name: _detached(instance.__dict__.get(field.attname, DEFERRED)) for field in fields}
+    values = instance.__dict__
+    return {field.name: _detached(values.get(field.attname, DEFERRED)) for field in fields_of(type(instance))}
+
+
+def note(instance: Model, names: Collection[str] | None = None) -> None:
+    """Note that watched fields, all or the named ones, are in the database as they are here."""
+    values = watched_values(instance) if fields_of(type(instance)) else {}
+    watched = values if names is None else watched_fields(type(instance), names)
+    if watched:
+        instance.__dict__["_loaded_watched"] = _noted(instance) | {name: values[name] for name in watched}
+
+
+def changes_of(instance: Model, names: set[str]) -> list[str]:
+    """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
+    loaded, now = _noted(instance), watched_values(instance)
+    return [
+        name
+        for name in watched_fields(type(instance), names)
+        if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
+    ]
+
+
+def _noted(instance: Model) -> dict[str, object]:
+    noted: dict[str, object] = instance.__dict__.get("_loaded_watched", {})
+    return noted
 
 
 def _detached(value: object) -> object:
@@ -62,7 +89,7 @@ def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object
         mine: QuerySet[Model] = QuerySet(model, using=using).filter(pk__in=pks)
         # The values are compared here: the database cannot compare every type, nor the future value of an expression.
         was = _values(mine, watched)
-        # A value may refer to an annotation of the queryset. The guard is bypassed: it has called this function.
+        # A value may refer to an annotation of the queryset, whose own ``update`` has called this function.
         plain = queryset.using(using).order_by().filter(pk__in=pks) if annotated else mine
         updated = QuerySet.update(plain, **values)
         changed = [pk for pk, now in _values(mine, watched).items() if now != was[pk]]

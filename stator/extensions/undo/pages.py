@@ -1,27 +1,23 @@
-"""Undo in the admin: a button for an hour after each action of operators, on the list of the model."""
+"""The page that asks before an action of operators is undone."""
 
 from functools import partial
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
 
 from stator.admin.actions import ReasonForm
 from stator.admin.bulk import AT_ONCE, OTHERWISE, checked, next_part, progress_of
 from stator.admin.confirmation import admin_url, ask, log, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
+from stator.admin.control_characters import Shown
 from stator.admin.listing import AnyAddressAdmin
-from stator.admin.row_summary import seconds_since
-from stator.graph.durations import span
-from stator.rows.actions import Action
-from stator.rows.column_guard import M
-from stator.rows.meta import owner_of
-from stator.undo import BATCH, UndoPart, undo, undoable
-
-# Actions that are offered above a list.
-OFFERED = 3
+from stator.extensions.undo.undoing import BATCH, UndoPart, undo
+from stator.rows.actions import Action, recent_actions
+from stator.rows.meta import M, owner_of
 
 WORDS = (
     "Those that nobody has touched since get the state, attempts and due time that they had. The others are named and "
@@ -29,28 +25,14 @@ WORDS = (
 )
 
 
-def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, object]]:
-    """Return the latest actions on objects of the model that the user may undo, each with its address."""
-    latest = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
-    undone = {action.undoes for action in latest}
-    return [
-        {
-            "action": action, "words": describe(action), "ago": span(seconds_since(action.at)),
-            "url": admin_url(model_admin, "stator_undo", action.pk),
-        }
-        for action in latest
-        if action.pk not in undone and _may(model_admin, request, action)
-    ][:OFFERED]  # fmt: skip
-
-
 def undo_view(model_admin: AnyAddressAdmin, request: HttpRequest, number: int) -> HttpResponse:
     """Ask for a reason, then undo the action, a limited number of objects for each request."""
-    action = _actions(model_admin, _home(model_admin)).filter(pk=number).first()
+    action = actions_on(model_admin).filter(pk=number).first()
     if action is None:
         why = f"Action {number} cannot be undone: it is of another model, unknown, or more than an hour old."
         model_admin.message_user(request, why, messages.ERROR)
         return _to_list(model_admin)
-    if not _may(model_admin, request, action):
+    if not may_undo(model_admin, request, action):
         raise PermissionDenied
     form = ReasonForm(request.POST if CONFIRMED in request.POST else None)
     if not form.is_valid():
@@ -93,15 +75,14 @@ def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, r
     return rows.filter(pk__in=pks)
 
 
-def _actions(model_admin: AnyAddressAdmin, using: str) -> QuerySet[Action]:
-    return undoable(using).filter(model_label=owner_of(model_admin.model)._meta.label_lower)
+def actions_on(model_admin: admin.ModelAdmin) -> QuerySet[Action]:
+    """Return the actions of the last hour on objects of the model, the latest first."""
+    owner = owner_of(model_admin.model)
+    return recent_actions(router.db_for_write(owner)).filter(model_label=owner._meta.label_lower)
 
 
-def _home(model_admin: AnyAddressAdmin) -> str:
-    return router.db_for_write(owner_of(model_admin.model))
-
-
-def _may(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action) -> bool:
+def may_undo(model_admin: admin.ModelAdmin, request: HttpRequest, action: Action) -> bool:
+    """Return whether the user has the permission that the action needed."""
     return bool(getattr(model_admin, f"has_{_permission(action)}_permission")(request))
 
 
@@ -112,3 +93,16 @@ def _permission(action: Action) -> str:
 
 def _to_list(model_admin: AnyAddressAdmin) -> HttpResponse:
     return HttpResponseRedirect(admin_url(model_admin, "changelist"))
+
+
+class HasUndoPage(AnyAddressAdmin[Shown]):
+    """The admin of a managed model with the page on which an action is undone."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the URL of the page, and all others."""
+        page = path(
+            "stator/undo/<int:number>/",
+            self.admin_site.admin_view(partial(undo_view, self)),
+            name=f"{self.opts.app_label}_{self.opts.model_name}_stator_undo",
+        )
+        return [page, *super().get_urls()]

@@ -8,9 +8,11 @@ import pytest
 from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
 from django.db.models.signals import post_delete
 
-from stator.db import chores, refusals, suspensions
+from stator.db import chores, suspensions
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
+from stator.db.retry import is_refusal
+from stator.extensions.refusals import refusals
 from stator.runner import StatorRunner
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, automatic, put, raw
@@ -166,10 +168,10 @@ def test_error_of_a_statement_is_no_matter_of_rows():
 
     of_a_statement, raised = ProgrammingError("denied"), ProgrammingError("no")
     of_a_statement.__cause__, raised.__cause__ = Cause(), type("Raised", (Cause,), {"sqlstate": "P0001"})()
-    assert not refusals.is_refusal(of_a_statement)
-    assert not refusals.is_refusal(ProgrammingError("placeholders"))
-    assert not refusals.is_refusal(OperationalError("gone"))
-    assert all(map(refusals.is_refusal, (raised, IntegrityError("no"), DataError("too long"))))
+    assert not is_refusal(of_a_statement)
+    assert not is_refusal(ProgrammingError("placeholders"))
+    assert not is_refusal(OperationalError("gone"))
+    assert all(map(is_refusal, (raised, IntegrityError("no"), DataError("too long"))))
 
 
 # Claims
