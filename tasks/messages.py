@@ -15,7 +15,6 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, nearest
 from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
-from tasks.extensions.shared.counts import check_count
 
 NAME_LENGTH = 200
 MAX_WORKERS = 1000
@@ -45,6 +44,8 @@ ELSEWHERE = {
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+NEEDS = "worker_count={} needs as many workers, but worker_ids names fewer; "  # tasks.extensions.shared
+NEEDS += "name more or none"  # tasks.extensions.shared
 EACH_ONCE = "Number of workers that run it, each once."  # tasks.extensions.shared
 
 
@@ -137,7 +138,8 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
         if name in NUMBERS:
             least, most, whole = NUMBERS[name]
             _check_number(name, value, least, longest_lease if name == "lease" else most, whole=whole)
-    check_count(message.worker_count, message.worker_ids)  # tasks.extensions.shared
+    if message.worker_ids and len(set(message.worker_ids)) < message.worker_count:  # tasks.extensions.shared
+        raise TaskError(NEEDS.format(message.worker_count))  # tasks.extensions.shared
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
     check_metadata(message.metadata, settings.METADATA_LIMIT)
     return message

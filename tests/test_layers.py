@@ -28,7 +28,7 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
-    "extensions.backend.priorities extensions.batches.context extensions.isolation.options extensions.shared.counts "
+    "extensions.backend.priorities extensions.batches.context extensions.isolation.options "
     "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.kinds_of_rows "
     "queue.rules queue.runs extensions.schedules.periodic extensions.schedules.timetable",
     1: "backend graph models querysets queue worker extensions.throttles.models extensions.batches.models "

@@ -3,16 +3,30 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from django.db.models import Model, Q, QuerySet
 
-from stator.models import in_parts
+from stator.models import Action, in_parts
 from tasks.rows.tables import locked
 from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     from tasks.models import Task
+
+
+class AuthorAndReason(TypedDict, total=False):
+    """Who moves tasks, and why: options of ``move_rows``."""
+
+    actor: str
+    reason: str
+    action: Action | None
+
+
+class Note(AuthorAndReason, total=False):
+    """The options of ``move_rows`` for tasks that wait again."""
+
+    start_over: bool
 
 
 class Parts:
@@ -33,17 +47,17 @@ class Parts:
         """Return the parts of these tasks that have not ended."""
         return []
 
-    def cancel(self, using: str, pks: Sequence[int], note: Any) -> None:
+    def cancel(self, using: str, pks: Sequence[int], note: AuthorAndReason) -> None:
         """Cancel these parts that have not ended, after their tasks."""
 
     def refuse(self, task: TaskRow, act: str) -> None:
         """Raise ``MoveRefused`` for a part: people and programs act on its task."""
 
-    def let_wait(self, rows: "QuerySet[Task]", pks: Collection[int], states: tuple[str, ...], note: Any) -> set[int]:
+    def let_wait(self, rows: "QuerySet[Task]", pks: Collection[int], states: tuple[str, ...], note: Note) -> set[int]:
         """Let ended tasks with parts, and their parts in these states, wait again; return which tasks they are."""
         return set()
 
-    def let_parts_wait(self, task: TaskRow, states: tuple[str, ...], note: Any) -> None:
+    def let_parts_wait(self, task: TaskRow, states: tuple[str, ...], note: Note) -> None:
         """Let the parts of a waiting task in these states wait again."""
 
     def lacking(self, rows: QuerySet[Model], pks: Collection[int]) -> set[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.kinds_of_rows import KIND, AuthorAndReason, Note
 from tasks.rows.runs import forgotten
 from tasks.rows.tables import run_rows, task_model, task_rows
 from tasks.rows.tasks import TERMINAL, WAITS_AGAIN, TaskRow
@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from tasks.querysets import TaskQuerySet
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
-
-
-class AuthorAndReason(TypedDict, total=False):
-    """Who moves tasks, and why: options of ``move_rows``."""
-
-    actor: str
-    reason: str
-    action: Action | None
-
-
-class Note(AuthorAndReason, total=False):
-    """The options of ``move_rows`` for tasks that wait again."""
-
-    start_over: bool
 
 
 # The options of moves of tasks that are published again.

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 
 from stator.models import Now, in_parts, make_due, move_rows
 from tasks.exceptions import MoveRefused, PublishRefused
-from tasks.queue.kinds_of_rows import Parts
+from tasks.queue.kinds_of_rows import AuthorAndReason, Note, Parts
 from tasks.rows.clock import Later
 from tasks.rows.tables import locked, task_rows
 from tasks.rows.tasks import TaskRow
@@ -40,21 +40,21 @@ class SharedParts(Parts):
     def open(self, using: str, pks: Sequence[int]) -> list[int]:
         return list(task_rows(using).filter(whole__in=pks, state="pending").values_list("pk", flat=True))
 
-    def cancel(self, using: str, pks: Sequence[int], note: Any) -> None:
+    def cancel(self, using: str, pks: Sequence[int], note: AuthorAndReason) -> None:
         move_rows(task_rows(using).filter(pk__in=pks, state="pending"), "canceled", **note)
 
     def refuse(self, task: TaskRow, act: str) -> None:
         if task.whole_id is not None:
             raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; {act} that task")
 
-    def let_wait(self, rows: "QuerySet[Task]", pks: Collection[int], states: tuple[str, ...], note: Any) -> set[int]:
+    def let_wait(self, rows: "QuerySet[Task]", pks: Collection[int], states: tuple[str, ...], note: Note) -> set[int]:
         shared = self._workers(rows, pks).keys()
         if shared:
             move_rows(rows.filter(pk__in=shared), "shared", **note)
             move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **note)
         return set(shared)
 
-    def let_parts_wait(self, task: TaskRow, states: tuple[str, ...], note: Any) -> None:
+    def let_parts_wait(self, task: TaskRow, states: tuple[str, ...], note: Note) -> None:
         if task.worker_count > 1:
             parts = task_rows(task._state.db).filter(whole=task.pk, state__in=states)
             move_rows(parts, "pending", **note)
