@@ -47,6 +47,7 @@ EXTENSIONS = (
     "stator.extensions.metrics",
     "stator.extensions.adopt",
     "stator.extensions.shadow",
+    "stator.extensions.pictures",
     "stator.extensions.overview",
     "stator.extensions.admin",
 )

@@ -157,8 +157,8 @@ EXTENSIONS = {
         tests="tests/stator/extensions/overview/*",
     ),
     "pictures": Extension(
-        "stator/graph/layout.py stator/graph/drawing.py stator/admin/picture.py stator/admin/graphs.py "
-        "stator/commands/graph.py",
+        "stator/templates/stator/graph.svg stator/templates/stator/admin/graph.svg "
+        "stator/templates/stator/admin/model_graph.svg",
         r"(?i)layout|drawing|picture|mermaid|graphviz",
     ),
     "admin": Extension(

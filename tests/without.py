@@ -36,6 +36,7 @@ PASSES = (
     "overview",
     "partitions",
     "pauses",
+    "pictures",
     "problems",
     "processes",
     "progress",

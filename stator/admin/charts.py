@@ -3,15 +3,23 @@
 Pages of other apps include ``stator/admin/overview_chart.html`` with a chart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stator.survey.flow import Point
+from django.utils.safestring import SafeString
+
+from stator.admin.access import Pages
+from stator.models import StatorModel
+from stator.survey.flow import Flow, Point
+from stator.survey.numbers import Depths
 
 WIDTH, HEIGHT = 320, 88
 # Lower end of the bars; the times are below it.
 FLOOR = 70
 GAP = 2
+
+# What extensions draw of a model with its numbers: above its charts.
+DRAWN: list[Callable[[type[StatorModel], Depths, Flow, Pages], SafeString]] = []
 
 
 @dataclass(frozen=True, slots=True)

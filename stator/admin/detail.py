@@ -9,11 +9,9 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from stator.admin import actions, row_summary
-from stator.admin.access import Pages
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
-from stator.admin.picture import circle_of, picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
 from stator.models import StatorModel
@@ -32,6 +30,9 @@ EVERY = 2
 USEFUL: list[Callable[[StatorModel], dict[ActionFunction, bool]]] = []
 Forms = Callable[[ModelAdmin, HttpRequest, StatorModel, list[Problem]], Iterable[SafeString]]
 FIRST_FORMS: list[Forms] = []
+# And what they show of where a row is, given its moves, the latest first.
+Moves = list[tuple[str, str]]
+DRAWN: list[Callable[[ModelAdmin, HttpRequest, StatorModel, list[Problem], Moves], Iterable[SafeString]]] = []
 FORMS: list[Forms] = []
 
 
@@ -61,8 +62,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_latest": LATEST,
         "stator_keeps_history": option_of(owner_of(type(row)), "history") is not False,
         "stator_tracebacks": request.user.has_perm("stator.view_report"),
-        "stator_graph": picture_of(row, past.moves),
-        "stator_circle": circle_of(reasons, Pages(model_admin.admin_site, request)),
+        "stator_drawn": [part for parts in DRAWN for part in parts(model_admin, request, row, reasons, past.moves)],
     }
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from stator.batteries import extensions
-from stator.commands import graph, move, preview, prune, retry, statements, unlock
+from stator.commands import move, preview, prune, retry, statements, unlock
 from stator.commands.answer import Answer, Options
 
 
@@ -24,7 +24,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    graph, retry, unlock, move, preview, prune,
+    retry, unlock, move, preview, prune,
     statements,
 )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""The data of the overview, without its page: figures, flow, errors, workers, and the layout of boxes and lines."""
+"""What is known of the models of a site: figures, figures over time, workers, and what retentions have deleted."""

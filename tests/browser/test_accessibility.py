@@ -13,9 +13,9 @@ from stator.rows.workers import worker_of
 from stator.testing import attempt, drain
 from tasks.models import Schedule
 from tests.browser.conftest import Browser
-from tests.stator.admin.overviews import PARCELS
-from tests.stator.admin.overviews import URL as OVERVIEW
 from tests.stator.admin.requests import LIST, claim, page_of, set_columns
+from tests.stator.overviews import PARCELS
+from tests.stator.overviews import URL as OVERVIEW
 from tests.tasks.admin.pages import page
 from tests.tasks.making import make_queue, make_task
 from tests.testapp.operators import Parcel

@@ -8,8 +8,8 @@ from stator.extensions.overview import admin as overview
 from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
-from tests.stator.admin.overviews import URL, failing, held, worker
 from tests.stator.making import ago, change, put
+from tests.stator.overviews import URL, failing, held, worker
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db(transaction=True)

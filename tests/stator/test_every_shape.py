@@ -22,8 +22,8 @@ from stator.rows.keys import shown_text
 from stator.rows.meta import owner_of
 from stator.rows.state_column import state_name
 from tests.commanding import asked, run
-from tests.stator.admin.overviews import worker
 from tests.stator.making import LEASED, ago, raw, row
+from tests.stator.overviews import worker
 from tests.tasks.serving import token
 from tests.testapp import keys as keyed
 from tests.testapp.mails import Mail

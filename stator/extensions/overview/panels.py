@@ -4,11 +4,13 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 
+from django.utils.safestring import SafeString
+
 from stator.admin.access import Pages
-from stator.admin.charts import Chart, Sparkline, chart, sparkline
-from stator.admin.graphs import LivePicture, Segment, picture, state_bar
+from stator.admin.charts import DRAWN, Chart, Sparkline, chart, sparkline
 from stator.admin.listing import Context
 from stator.extensions.overview.problems import shown_problem
+from stator.extensions.overview.state_bars import Segment, state_bar
 from stator.extensions.problems.kinds import KINDS
 from stator.extensions.problems.survey import problems, surveys
 from stator.extensions.problems.surveyed import Survey, Surveyed
@@ -116,7 +118,7 @@ class Panel:
 
     label: str
     flow: Flow
-    picture: LivePicture
+    drawn: list[SafeString]
     handled: Chart
     queued: Chart
     waits: Chart
@@ -235,8 +237,8 @@ def _panel(survey: Survey, model: type[StatorModel], pages: Pages, now: datetime
     label = model._meta.label_lower
     flow = flows(survey.using, [label], now, period)[label]
     return Panel(
-        model._meta.label, flow, picture(model, survey.models[label].depths, flow, pages), chart(flow.handled),
-        chart(flow.queued), chart(flow.waits), pages.list_of(model),
+        model._meta.label, flow, [drawn(model, survey.models[label].depths, flow, pages) for drawn in DRAWN],
+        chart(flow.handled), chart(flow.queued), chart(flow.waits), pages.list_of(model),
         read("stays", survey.using, [model], otherwise={}).get(label, []),
     )  # fmt: skip
 

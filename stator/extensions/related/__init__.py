@@ -14,6 +14,7 @@ EXTENSION = Extension(
         "stator.extensions.related.problems.WAITING",
     ),
     effects=("stator.extensions.related.effect.HandedOn",),
+    admin=("stator.extensions.related.admin",),
     followers=(
         "stator.extensions.related.followers.ReopenedWaiters",
         "stator.extensions.related.followers.Repointed",

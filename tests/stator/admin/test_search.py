@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from tests.stator.admin.conftest import Login
-from tests.stator.admin.overviews import URL, failing, text_of, worker
 from tests.stator.making import put
+from tests.stator.overviews import URL, failing, text_of, worker
 from tests.tasks.making import make_queue, make_task
 from tests.testapp.operators import Parcel
 from tests.testapp.waiting import Build

@@ -1,7 +1,6 @@
-"""Subcommands that show figures: status, errors, explain, graph, workers; with limits on what is counted."""
+"""Subcommands that show figures: status, errors, explain, workers; with limits on what is counted."""
 
 import re
-from xml.etree import ElementTree
 
 import pytest
 
@@ -163,19 +162,3 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     assert re.search(rf"  {bad.pk}  quarantined, in new for \d+ s\n      Quarantined after 3 lost leases", text)
     assert "unknown_state: 2 objects\n      -> Move it to an existing state" in text
     assert text.endswith("There may be more; raise --limit 3.\n")
-
-
-# ``stator graph``
-
-
-def test_graph_is_drawn_as_mermaid_dot_and_svg_with_counts_if_asked():
-    put(Errand)
-    lines = run("graph", LABEL, "--counts").splitlines()
-    assert {"stateDiagram-v2", "    new: new (1)", "    outside --> done: timeout 3 d"} <= {*lines}
-    answer = asked("graph", LABEL, "--counts", "--format", "dot")
-    assert {node["name"]: node["count"] for node in answer["states"]}["new"] == 1
-    assert {edge["kind"] for edge in answer["edges"]} == {"handler", "timeout", "failure", "condition"}
-    assert answer["text"].startswith('digraph "Errand" {')
-    drawn = ElementTree.fromstring(run("graph", LABEL, "--format", "svg", "--counts"))
-    texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert {text.split(" (")[0] for text in texts} >= {*Errand.state_graph.states, "timeout 3 d"}

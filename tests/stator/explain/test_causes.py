@@ -15,8 +15,8 @@ from stator.rows import columns
 from stator.rows.problem import Problem
 from tests.commanding import asked
 from tests.queries import unbounded
-from tests.stator.admin.overviews import failing, held, worker
 from tests.stator.making import ago, change, put, raw
+from tests.stator.overviews import failing, held, worker
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel, ParcelGraph
 from tests.testapp.waiting import Rollout

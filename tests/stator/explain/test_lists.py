@@ -17,8 +17,8 @@ from stator.models import Worker
 from tasks.extensions.problems.kinds import KINDS as OF_TASKS
 from tasks.extensions.schedules.problems.kinds import KINDS as OF_SCHEDULES
 from tasks.models import Queue, Schedule, Task
-from tests.stator.admin.overviews import failing, held, worker
 from tests.stator.making import ago, change, put
+from tests.stator.overviews import failing, held, worker
 from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db

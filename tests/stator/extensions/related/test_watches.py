@@ -12,7 +12,6 @@ from stator.exceptions import GraphError
 from stator.extensions.fleet.fingerprints import fingerprints
 from stator.extensions.related.watches import watches_of
 from stator.graph import State, StateGraph
-from stator.graph.drawing import described
 from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.testing import finish_children
@@ -322,10 +321,7 @@ def test_wrong_edge_is_refused_when_its_class_is_made(declare, message):
         type("Wrong", (StateGraph,), {"first": first})
 
 
-def test_edges_are_drawn_with_what_they_wait_for_and_make_another_version():
-    labels = [described(edge)["label"] for edge in Basket.state_graph.edges if edge.state == "collecting"]
-    assert labels == ["all of items in packed", "any of items in lost", ""]
-
+def test_edges_that_wait_for_something_else_make_another_version():
     def collecting(**options):
         first, last = State(), State()
         first.when_all("items", **options).to(last)

@@ -11,10 +11,10 @@ from tasks.extensions.throttles.put_off import put_off
 from tasks.models import Schedule
 from tasks.queue.latest_errors import errors_of
 from tests.situations import crew
-from tests.stator.admin.overviews import PARCELS, failing, retry, text_of, worker
 from tests.stator.commands.errands import LABEL, asked
 from tests.stator.extensions.unread import nobody_reads
 from tests.stator.making import ago, put
+from tests.stator.overviews import PARCELS, failing, retry, text_of, worker
 from tests.tasks.backend.making import run
 from tests.tasks.making import make_queue, make_task
 from tests.tasks.serving import token

@@ -5,8 +5,8 @@ from django.db import connection
 
 from stator.schemas import in_schema
 from stator.worker.startup import OWN
-from tests.stator.admin.overviews import URL, failing, retry, text_of
 from tests.stator.making import ago
+from tests.stator.overviews import URL, failing, retry, text_of
 from tests.testapp.operators import Parcel
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]

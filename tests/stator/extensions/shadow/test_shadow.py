@@ -15,8 +15,8 @@ from stator.extensions.shadow.watch import look_at_all
 from stator.models import Depth, History, Stats
 from stator.signals import transitioned
 from tests.commanding import asked, run
-from tests.stator.admin.overviews import URL, text_of, worker
 from tests.stator.making import LEASED, ago, change, operations_of, put, raw
+from tests.stator.overviews import URL, text_of, worker
 from tests.stator.running import hearing, work
 from tests.testapp.models import SyncLine
 from tests.testapp.shadowed import Flyer, Leaflet, MailingGraph

@@ -9,8 +9,8 @@ from stator.extensions.stats.minutes import minutes_of
 from stator.models import Depth, Stats
 from stator.survey.flow import MINUTES, MinuteSample, alive_in, failing_in, moves_in, waits_in
 from stator.survey.workers import workers_of
-from tests.stator.admin.overviews import worker
 from tests.stator.making import ago
+from tests.stator.overviews import worker
 
 pytestmark = pytest.mark.django_db
 

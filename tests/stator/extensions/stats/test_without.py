@@ -7,10 +7,10 @@ from stator.rows import deletions
 from stator.rows.deletions import Retention, note_deleted
 from tasks.admin.queue_flow import flow_of
 from tests.situations import crew
-from tests.stator.admin.overviews import PARCELS, text_of, worker
 from tests.stator.commands.errands import LABEL, asked
 from tests.stator.extensions.unread import nobody_reads
 from tests.stator.making import ago, put
+from tests.stator.overviews import PARCELS, text_of, worker
 from tests.tasks.making import make_queue
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel

@@ -1,13 +1,17 @@
-"""The graph of a model as boxes and lines with numbers in them, and its states as one bar."""
+"""The graph of a model as boxes and lines with numbers in them."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from stator.admin import charts
 from stator.admin.access import Pages
+from stator.extensions.pictures.drawing import kind_of
+from stator.extensions.pictures.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_out
 from stator.graph import State
-from stator.graph.drawing import kind_of
 from stator.graph.durations import span
-from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.rows.state_column import state_field
 from stator.survey.flow import Flow
@@ -51,7 +55,7 @@ class LivePicture:
     arrows: list[Arrow]
 
 
-def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> LivePicture:
+def picture_of(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> LivePicture:
     """Return the graph with the number and age of objects in each state, and the moves of the last hour."""
     graph = model.state_graph
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -100,43 +104,16 @@ def _arrow(line: DrawnEdge, kinds: list[str], flow: Flow) -> Arrow:
     return Arrow(line, _rate(moves), title, f"{names[0]} flow-{strength}")
 
 
-# The width of a bar, and the least that shows that objects are in a state, however many are in others.
-BAR, SLIVER = 200.0, 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A state in the bar of its model, with the objects in it; ``css`` has its classes."""
-
-    name: str
-    count: str
-    css: str
-    x: float
-    width: float
-
-
-def state_bar(depths: Depths) -> list[Segment]:
-    """Return the states that have objects, in the order of the graph, as parts of one bar."""
-    filled = [one for one in depths.states.values() if one.count]
-    total = sum(one.count for one in filled)
-    free = BAR - SLIVER * len(filled)
-    segments, x = [], 0.0
-    for one in filled:
-        width = SLIVER + free * one.count / total
-        segments.append(
-            Segment(one.name, count_text(one.count, one.cut), _segment(one), round(x, 1), round(width - 1, 1))
-        )
-        x += width
-    return segments
-
-
-def _segment(one: InState) -> str:
-    if one.state is None or one.stuck or one.quarantined:
-        return "late"
-    return one.state.kind
-
-
 def _rate(count: float) -> str:
     if not count:
         return ""
     return "<1/h" if count < 1 else f"{count:,.0f}/h" if count < 1e6 else f"{count / 1e6:,.1f}M/h"
+
+
+def drawn(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> SafeString:
+    """Return the picture for the page of the model."""
+    values = {"label": model._meta.label, "picture": picture_of(model, depths, flow, pages)}
+    return render_to_string("stator/admin/model_graph.svg", values)
+
+
+charts.DRAWN.append(drawn)

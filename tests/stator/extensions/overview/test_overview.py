@@ -14,8 +14,8 @@ from stator.admin import Cell, Section, StatorAdmin, add_section
 from stator.extensions.overview import admin as module
 from stator.models import Depth, History, Pause, Report
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker
 from tests.stator.making import ago, put, raw, row
+from tests.stator.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db

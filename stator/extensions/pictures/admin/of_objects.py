@@ -1,17 +1,21 @@
 """The graph of a model as a picture, with the row's current state and the moves that led there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stator.admin.access import Pages
+from django.contrib.admin import ModelAdmin
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from stator.admin import detail
+from stator.admin.detail import Moves
+from stator.extensions.pictures.drawing import described, joined
+from stator.extensions.pictures.layout import MAX_STATES, Box, DrawnEdge, Picture, lay_out
 from stator.graph import StateGraph
-from stator.graph.drawing import described, joined
-from stator.graph.layout import MAX_STATES, Box, DrawnEdge, Picture, lay_out
 from stator.models import StatorModel
-from stator.rows.meta import model_named
-from stator.rows.problem import Numbers, Problem
+from stator.rows.problem import Problem
 from stator.rows.state_column import state_name
-from stator.texts import either
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +60,6 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
 
 
-@dataclass(frozen=True, slots=True)
-class CircleLink:
-    """An object of a circle, with its address if the user may see it, and what it waits for the next one to be."""
-
-    name: str
-    url: str
-    until: str
-    here: bool
-
-
-def circle_of(reasons: Iterable[Problem], pages: Pages) -> list[CircleLink]:
-    """Return the circle of waiting that the object of these reasons is in, the object first; empty if there is none."""
-    waits: list[Numbers] = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
-    return [
-        CircleLink(
-            f"{one['model']} {one['pk']}", pages.page_of(model_named(one["model"]), one["pk"]) if number else "",
-            either(one["until"]), not number,
-        )
-        for number, one in enumerate(waits)
-    ]  # fmt: skip
-
-
 def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) -> str:
     state = graph.states.get(name)
     marks = [f"stator-{state.kind if state else 'unknown'}"]
@@ -89,3 +71,14 @@ def _line(line: DrawnEdge, ways: Mapping[tuple[str, str], tuple[str, str]], move
     ends = (line.source, line.target)
     (kind, words), gone = ways[ends], ends in moves
     return ShownShape(line, f"stator-{kind}{' stator-way' if gone else ''}", words, gone)
+
+
+def drawn(
+    model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, reasons: list[Problem], moves: Moves
+) -> Iterator[SafeString]:
+    """Yield the picture for the page of the row."""
+    values = {"drawn": picture_of(row, moves), "here": state_name(row)}
+    yield render_to_string("stator/admin/graph.svg", values)
+
+
+detail.DRAWN.append(drawn)

@@ -1,4 +1,4 @@
-"""Contents of the overview for each model: graphs with numbers, charts, figures, objects and workers."""
+"""Contents of the overview for each model: charts, figures, objects and workers."""
 
 import re
 
@@ -6,38 +6,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from stator.admin import graphs
 from stator.extensions.progress.models import keep_progress, reached
 from stator.models import Depth, History, Stats
-from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
 from tests.stator.making import ago, put
+from tests.stator.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
 from tests.testapp.operators import Parcel
 from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db
 
 
-def test_graph_of_very_many_states_is_not_drawn(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "MAX_STATES", 4)
-    text = viewer.get(PARCELS).content.decode()
-    assert "too many states for a picture" in text
-    assert 'class="stator-graph"' not in text
-
-
-class TestGraphs:
-    def test_boxes_have_counts_age_heat_and_errors(self, viewer: Client) -> None:
-        put(Parcel, state_changed=ago(8000))
-        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=9, failed=7)
-        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="stamped", handled=1234)
-        page = viewer.get(PARCELS).text
-        assert re.search(r'<g class="box automatic heat-3"[^>]*><title>packed: 1, 1 ready', page)
-        assert re.search(r'<text class="told"[^>]*>oldest 2 h 13 m<', page)
-        assert re.search(r'<text class="failures"[^>]*>errors 7/h<', page)
-        assert re.search(r'<text class="label"[^>]*>1,234/h<', page)
-        assert '<g class="line failure flow-0">' in page
-        assert 'class="box external heat-0 empty"' in page
-
+class TestCharts:
     def test_charts_of_the_day_and_of_the_month(self, viewer: Client) -> None:
         hour = timezone.now().replace(minute=0, second=0, microsecond=0)
         Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=12, failed=5)

@@ -3,8 +3,8 @@
 import re
 from xml.etree import ElementTree
 
-from stator.commands import graph
-from stator.graph.layout import BOX_HEIGHT, Box, Picture, lay_out
+from stator.extensions.pictures import graph
+from stator.extensions.pictures.layout import BOX_HEIGHT, Box, Picture, lay_out
 from stator.models import StatorModel
 
 LINE = (("a", "b", ""), ("b", "c", ""))

@@ -6,9 +6,9 @@ from django.template import Context, Engine
 
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, model_of, rows_of
+from stator.extensions.pictures.drawing import Drawn, Node, described, dot, joined, mermaid
+from stator.extensions.pictures.layout import LETTER, NARROWEST, Size, lay_out
 from stator.graph import State
-from stator.graph.drawing import Drawn, Node, described, dot, joined, mermaid
-from stator.graph.layout import LETTER, NARROWEST, Size, lay_out
 from stator.survey.depths import depths
 from stator.survey.numbers import InState
 from stator.texts import count_text
