@@ -17,7 +17,7 @@ def test_rest_stands_without_it(name):
 
 
 def test_what_the_rest_needs_is_named():
-    assert "No module named 'stator." in try_without("schedules")
+    assert "No module named 'stator." in try_without("migrations")
 
 
 def test_lines_that_name_a_deleted_folder_go_alone(tmp_path):

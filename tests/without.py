@@ -207,7 +207,9 @@ def delete(folder: Path, name: str) -> None:
     options, functions = set(), set()
     for path in gone:
         if path.suffix == ".py" and path.parts[0] != "tests":
-            defined = ast.walk(ast.parse((ROOT / path).read_text()))
+            # One that went with an extension before has no copy any more.
+            source = folder / path if (folder / path).is_file() else ROOT / path
+            defined = ast.walk(ast.parse(source.read_text()))
             functions |= {node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         if (folder / path).is_file():
             options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))

@@ -20,7 +20,7 @@ from stator.admin import actions, detail, filters, row_summary
 from stator.admin.filters import ConditionFilter, ErrorFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, Context, Listed, notices
 from stator.extensions.events.admin.managed import HasEventPages
-from stator.extensions.undo.pages import HasUndoPage
+from stator.extensions.undo.admin.pages import HasUndoPage
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS

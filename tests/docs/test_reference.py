@@ -16,7 +16,7 @@ from django.core.management import load_command_class
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
 from stator.extensions.metrics.measures import counters
-from stator.extensions.problems.kinds import KINDS
+from stator.extensions.problems.kinds import all_kinds
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import gauges
@@ -24,7 +24,6 @@ from stator.querysets import ManagedQuerySet, OperatorQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
-from tasks.extensions.problems.kinds import KINDS as KINDS_OF_TASKS
 from tasks.models import Queue, Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -163,7 +162,7 @@ def test_every_check_is_named() -> None:
 def test_every_problem_is_explained_with_its_level() -> None:
     page = (DOCS / "guides" / "stuck.rst").read_text().partition("\nProblems of many objects\n")[2]
     explained = set(re.findall(r"^``(\w+)`` +(error|warning) ", page, re.MULTILINE))
-    kinds = {(kind.code, kind.level) for kind in (*KINDS, *KINDS_OF_TASKS) if kind.of_many}
+    kinds = {(kind.code, kind.level) for kind in all_kinds() if kind.of_many}
     assert explained == {*kinds, ("stale_pause", "warning")}
 
 

@@ -22,11 +22,17 @@ class GuardedQuerySet(QuerySet[M]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def _check_bulk_create_options(
-        self, ignores: bool, updates: bool, fields: Sequence[Field] | None, unique: Sequence[Field] | None
+        self,
+        ignore_conflicts: bool,
+        update_conflicts: bool,
+        update_fields: Sequence[Field] | None,
+        unique_fields: Sequence[Field] | None,
     ) -> object:
         """Refuse conflicts that would overwrite the framework's columns."""
         if hasattr(self.model, "state_graph"):
             state = state_field(self.model)
             kept = FRAMEWORK_COLUMNS if state.is_left else {*FRAMEWORK_COLUMNS, state.name}
-            refuse(self.model, {field.name for field in fields or ()} & kept)
-        return super()._check_bulk_create_options(ignores, updates, fields, unique)  # type: ignore[misc]
+            refuse(self.model, {field.name for field in update_fields or ()} & kept)
+        return super()._check_bulk_create_options(  # type: ignore[misc]
+            ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )

@@ -5,6 +5,6 @@ from stator.seams import Extension
 EXTENSION = Extension(
     name="undo",
     followers=("stator.extensions.undo.follower.Remembered",),
-    admin=("stator.extensions.undo.admin",),
+    admin=("stator.extensions.undo.admin.notices",),
     commands=("stator.extensions.undo.undo",),
 )

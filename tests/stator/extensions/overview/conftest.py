@@ -1,5 +1,5 @@
 """Clients of users with permissions."""
 
-from tests.stator.admin.conftest import login, operator, own_sections, viewer
+from tests.stator.admin.conftest import login, operator, own_sections, replace, viewer
 
-__all__ = ["login", "operator", "own_sections", "viewer"]
+__all__ = ["login", "operator", "own_sections", "replace", "viewer"]

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from stator.admin import listing
 from stator.admin.confirmation import admin_url
 from stator.admin.row_summary import seconds_since
-from stator.extensions.undo.pages import actions_on, describe, may_undo
+from stator.extensions.undo.admin.pages import actions_on, describe, may_undo
 from stator.graph.durations import span
 
 # Actions that are offered above a list.
