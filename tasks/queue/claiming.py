@@ -45,13 +45,13 @@ CLAIMING = (
 class Sieve(NamedTuple):
     """What an extension asks of tasks that a named worker is about to get, by statements of its own.
 
-    ``of``: what ``odd`` depends on, by the name of the queue. ``odd``: the condition of tasks that are asked about,
+    ``of``: what ``asked_about`` depends on, by the name of the queue. ``asked_about``: the condition of these tasks,
     which no claim in one statement takes. ``keep``: of claims that have locked their tasks, the ones that the worker
     gets.
     """
 
     of: Callable[[str], Hashable]
-    odd: Callable[[Any], Q]
+    asked_about: Callable[[Any], Q]
     keep: Callable[["Queue", str, list[claims.Claim]], list[claims.Claim]]
 
 
@@ -118,8 +118,8 @@ def _pick(
     lately: QuerySet[Claimant] = QuerySet(Claimant, using=queue.using).filter(
         queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY)
     )
-    odd = [sieve.odd(each) for sieve, each in zip(SIEVES, limited, strict=True)]
-    is_restricted = reduce(or_, odd) if odd else Value(False)
+    asked_about = [sieve.asked_about(each) for sieve, each in zip(SIEVES, limited, strict=True)]
+    is_restricted = reduce(or_, asked_about) if asked_about else Value(False)
     picked = picker(queue, WORKER, metadata, settings)(rows.filter(is_any(queue.same)))
     return picked.annotate(stator_odd=is_restricted, stator_flag=Q(is_any(lately)))
 

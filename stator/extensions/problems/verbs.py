@@ -14,7 +14,7 @@ from stator.rows.readings import READINGS, Reading
 from stator.rows.workers import Worker
 
 
-def explain(self: Any) -> list[Reason]:
+def explain(self: Model) -> list[Reason]:
     """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
     from stator.extensions.problems import reasons
 
@@ -41,11 +41,11 @@ def connect() -> None:
     READINGS["own_workers"] = Reading(Worker, _has_own_workers)
 
 
-def _reasons(using: str, row: Any) -> tuple[list[Problem], bool]:
+def _reasons(using: str, row: Model) -> tuple[list[Problem], bool]:
     """Return why an object does not move, and whether its page highlights that."""
     from stator.extensions.problems.kinds import kind_of
 
-    reasons: list[Problem] = row.explain()
+    reasons: list[Problem] = explain(row)
     return reasons, any(kind_of(each.code).alarming for each in reasons)
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from stator.admin import StatorAdmin, bulk
 from stator.extensions.pauses.models import is_paused_by_name
-from stator.extensions.undo import pages as undoing
+from stator.extensions.undo.admin import pages as undoing
 from stator.models import Action, History, Now
 from stator.undo import undo
 from tests.stator.admin.conftest import Login, Replace
