@@ -18,7 +18,7 @@ from tasks.actions.options import ActionOptions, number_problem
 from tasks.conf import DJANGO
 from tasks.extensions.batches.context import KnowsBatch
 from tasks.extensions.isolation.options import Isolated, IsolatedOption
-from tasks.extensions.throttles.options import Limited, LimitOptions, Limits
+from tasks.extensions.throttles.options import LimitOptions, Limits, Throttled
 from tasks.failures import NoHandler
 from tasks.messages import remedy_for
 
@@ -142,7 +142,7 @@ class AttemptOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredAction(
-    Limited,  # tasks.extensions.throttles
+    Throttled,  # tasks.extensions.throttles
     AttemptOptions,
 ):
     """A function that tasks call by name, and how it is run: see :func:`action`."""

@@ -23,7 +23,7 @@ BATCH = 500
 UNREAD = object()
 
 
-class Moved(NamedTuple):
+class TaskMoves(NamedTuple):
     """Up to 500 moves of tasks to one state, and the instances of the tasks, as far as the process has them."""
 
     moves: list[Move]
@@ -42,7 +42,7 @@ class Moved(NamedTuple):
 
 
 # What follows when tasks have entered a state, with the database; and the chores of each database.
-FOLLOWS = defaultdict[str, list[Callable[[str, Moved], object]]](list)
+FOLLOWS = defaultdict[str, list[Callable[[str, TaskMoves], object]]](list)
 CHORES: list[Callable[[str], object]] = []
 
 
@@ -60,7 +60,7 @@ def _on_moves(
         by_target[move.to].append(move)
     for to, each in by_target.items():
         for start in range(0, len(each), BATCH):
-            moved = Moved(each[start : start + BATCH], instances or {})
+            moved = TaskMoves(each[start : start + BATCH], instances or {})
             for follow in FOLLOWS.get(to, ()):
                 follow(using, moved)
 

@@ -9,7 +9,7 @@ from django.db.models.lookups import IsNull
 from stator.exceptions import TryAgainLater
 from stator.models import are_apart
 from stator.statements import is_one_of
-from tasks.chores.passes import CHORES, FOLLOWS, Moved
+from tasks.chores.passes import CHORES, FOLLOWS, TaskMoves
 from tasks.chores.retention import BATCH, FURTHER, LET_GO, delete_with_records
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
@@ -32,7 +32,7 @@ def connect() -> None:
     FURTHER.append(forget)
 
 
-def _on_failures(using: str, moved: Moved) -> None:
+def _on_failures(using: str, moved: TaskMoves) -> None:
     # If a task joined a batch while a worker held it, a pass tells of its failure.
     if pks := moved.pks("batch_id"):
         tell_first_failures(using, pks)

@@ -4,7 +4,7 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from stator.models import move_rows
 from stator.statements import is_one_of
-from tasks.chores.passes import CHORES, FOLLOWS, Moved
+from tasks.chores.passes import CHORES, FOLLOWS, TaskMoves
 from tasks.extensions.shared.parts import SharedParts
 from tasks.models import Task
 from tasks.queue.kinds_of_rows import KIND
@@ -20,13 +20,13 @@ def connect() -> None:
     KIND.parts = SharedParts()
 
 
-def _settle_of(using: str, moved: Moved) -> None:
+def _settle_of(using: str, moved: TaskMoves) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
     if parts := moved.pks("whole_id", "pending"):
         settle(using, parts)
 
 
-def _end_of(using: str, moved: Moved) -> None:
+def _end_of(using: str, moved: TaskMoves) -> None:
     if wholes := moved.pks(source="shared"):
         end_parts(using, wholes)
 

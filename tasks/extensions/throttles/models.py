@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from stator.models import MomentField, Now, are_apart
 from tasks.extensions.throttles.frequency import KEY_LENGTH, Frequency, UsedLimit
-from tasks.extensions.throttles.options import Limited
+from tasks.extensions.throttles.options import Throttled
 from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_model, task_rows
 
@@ -106,7 +106,7 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, action: Limited, task: "Task", token: UUID) -> tuple[float, str]:
+    def admit(cls, action: Throttled, task: "Task", token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.
@@ -119,7 +119,7 @@ class ActionSlot(models.Model):
         return 0.0, ""
 
     @classmethod
-    def leave(cls, action: Limited, task: "Task", token: UUID) -> None:
+    def leave(cls, action: Throttled, task: "Task", token: UUID) -> None:
         """Release the slot of an attempt; if that fails, it is free once the claim has ended."""
         mine = cls.objects.using(task._state.db).filter(task=task.pk, token=token)
         try:

@@ -55,7 +55,7 @@ class Limits(ActionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limited(Limits):
+class Throttled(Limits):
     """An action whose tasks count together for the limits if they have the same value of a key."""
 
     key: "str | Callable[[Task], object] | None" = None
