@@ -1,11 +1,9 @@
 """Migration operations that give a table in use the columns of the mixin, while other programs read and write it."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Sequence
 from random import uniform
 from time import monotonic, sleep
-from typing import TypeVar
 
 from django.core.management.base import CommandError
 from django.db import OperationalError, transaction
@@ -13,18 +11,13 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations import AddField, AddIndex, RemoveField, RemoveIndex
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import F, Index, Model, Q, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import Index, Model
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
 from stator.db.tables import columns_of
-from stator.logs import progress
-from stator.migration_operations import change_rows
-from stator.rows.clock import Now
-from stator.rows.meta import field_of
-from stator.rows.state_column import USUAL_NAME
-from stator.table_operations import TableOperation
+from stator.extensions.migrating.filling import FillStates as FillStates
+from stator.extensions.migrating.filling import KeepDueTimes as KeepDueTimes
 
 logger = logging.getLogger("stator.migrations")
 
@@ -33,9 +26,6 @@ logger = logging.getLogger("stator.migrations")
 LOCK_TIMEOUT, MAX_LOCK_TIMEOUT = 0.5, 8.0
 # Seconds that the operation tries to get the lock, and seconds between two log lines about that.
 PATIENCE, REPORT_INTERVAL = 300.0, 10.0
-
-# What is stored for a state.
-Stored = TypeVar("Stored", bound=str | int)
 
 # An operation, the state of the project before it and after it.
 Step = tuple[Operation, ProjectState, ProjectState]
@@ -118,99 +108,6 @@ class AlterTableInUse(Operation):
         _patiently(editor, model, alter)
         for addition in later:
             _build(editor, model, addition.index)
-
-
-class KeepDueTimes(TableOperation):
-    """Write due times of rows that have only the time of their last attempt: ``intervals`` seconds after it, by state.
-
-    Use it for tables of Takahe's Stator from before ``state_next_attempt``. Rows are written in batches, each
-    committed. Reversing the migration clears the ready mark of rows that wait, and gives them a time of their last
-    attempt.
-    """
-
-    def __init__(self, model_name: str, intervals: Mapping[Stored, float], field: str = USUAL_NAME) -> None:
-        super().__init__(model_name)
-        self.intervals = dict(intervals)
-        self.field = field
-
-    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Write the due times of rows that wait."""
-        for state, seconds in self.intervals.items():
-            interval = timedelta(seconds=seconds)
-            late = {self.field: state, "state_attempted__gt": Now() - interval}
-            waiting = _rows(editor, model).filter(state_next_attempt=None, **late)
-            change_rows(waiting, {"state_next_attempt": F("state_attempted") + interval})
-
-    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Have rows wait as the former package did."""
-        waiting = _rows(editor, model).filter(state_next_attempt__gt=Now(), state_ready=True)
-        change_rows(waiting, {"state_ready": False, "state_attempted": Coalesce("state_attempted", "state_changed")})
-
-    def describe(self) -> str:
-        """Return a description for people."""
-        return f"Keep the due times of {self.model_name}"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """A part of the migration's name."""
-        return f"{self.model_name.lower()}_due_times"
-
-
-class FillStates(TableOperation):
-    """Give rows that have just got the initial state the first state of ``states`` whose condition they meet.
-
-    ``makemigrations`` writes this operation for ``StatorMeta.adopts``. ``states`` maps what is stored for a state to a
-    condition on the columns of the table; ``at_rest`` has those that workers do not attempt. A row that meets none, or
-    that a worker has claimed already, stays as it is. No other column of the project is changed, here or when the
-    migration is reversed. Each batch of 1,000 rows is committed. When all databases are migrated, the operation can be
-    removed; ``squashmigrations`` does so.
-    """
-
-    def __init__(
-        self,
-        model_name: str,
-        states: Mapping[Stored, Q],
-        at_rest: Sequence[str | int] = (),
-        field: str = USUAL_NAME,
-        elidable: bool = False,
-    ) -> None:
-        super().__init__(model_name)
-        vars(self)["elidable"] = elidable
-        self.states = dict(states)
-        self.at_rest = list(at_rest)
-        self.field = field
-
-    def deconstruct(self) -> tuple[str, list[object], dict[str, object]]:
-        name, args, kwargs = super().deconstruct()
-        # Only once it is in a file: makemigrations itself leaves out operations that can be elided.
-        return name, args, {**kwargs, "elidable": True}
-
-    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        """Write the states; show on a terminal how many rows were looked at."""
-        initial = field_of(model, self.field).get_default()
-        rows = _rows(editor, model).filter(**{self.field: initial, "state_claim": None})
-        for state, condition in self.states.items():
-            if state == initial:
-                # These stay, whatever a later condition says.
-                rows = rows.exclude(condition)
-                continue
-            changes: dict[str, object] = {self.field: state, "state_version": F("state_version") + 1}
-            rests = {"state_ready": False} if state in self.at_rest else {}
-            with progress(f"rows of {model._meta.db_table} compared with {state}") as shown:
-                change_rows(rows.filter(condition), changes | rests, shown)
-
-    def describe(self) -> str:
-        """Return a description for people."""
-        return f"Fill the states of {self.model_name} from its other columns"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """A part of the migration's name."""
-        return f"{self.model_name.lower()}_states"
-
-
-def _rows(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> QuerySet[Model]:
-    return QuerySet(model, using=editor.connection.alias)
 
 
 def _builds_concurrently(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:

@@ -24,10 +24,7 @@ class StatorConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks, and what listens."""
-        for module in (
-            "batteries", "management.permissions", "db.generated",
-            "management.autodetector", "migration_operations",
-        ):  # fmt: skip
+        for module in ("batteries", "management.permissions", "db.generated"):
             import_module(f"stator.{module}").connect()
         for name, tags in CHECKS.items():
             register(partial(_checked, name), "stator", *tags, deploy=name == "deployment_checks")

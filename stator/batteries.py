@@ -45,6 +45,7 @@ EXTENSIONS = (
     "stator.extensions.fleet",
     "stator.extensions.isolation",
     "stator.extensions.metrics",
+    "stator.extensions.migrating",
     "stator.extensions.adopt",
     "stator.extensions.shadow",
     "stator.extensions.pictures",

@@ -132,11 +132,13 @@ EXTENSIONS = {
         "stator/strict_fence.py",
         r"guard|^unsaved$|(?i:strict_?fence)",
     ),
-    "migrations": Extension(
-        "stator/migration_operations.py stator/table_operations.py stator/adoption.py "
+    # The paths that migrations name stay, and with them what our own migrations use.
+    "migrating": Extension(
         "stator/management/autodetector.py",
-        r"^(AddStatorColumns|RenameState|RemoveState|Adopt\w*|Autodetector|renamed_from|renames|rename)$"
-        r"|stator\.migration_operations|stator\.adoption",
+        r"^(RenameState|RemoveState|RemapState|RenameRecords|FillStates|KeepDueTimes|StateChanges|[Aa]utodetector"
+        r"|renamed_from|renames|rename)$",
+        tests="tests/stator/management/test_autodetector.py tests/stator/test_migration_operations_renames.py "
+        "tests/stator/test_migration_operations_states.py tests/stator/test_adoption.py",
     ),
     "problems": Extension(
         "",
@@ -222,6 +224,7 @@ ENGINES = (
 # The tables that list extensions.
 TABLES = "stator/db/effect_table.py"
 SURFACES = (
+    "stator/adoption.py stator/migration_operations.py stator/table_operations.py "
     "stator/checks/* stator/commands/* stator/draining.py stator/explain.py stator/extending.py stator/management/* "
     "stator/survey/* tasks/queue/figures.py tasks/queue/latest_errors.py tasks/queue/paces.py tasks/queue/serving.py "
     "stator/db/bounded_counts.py stator/db/looks.py stator/rows/problem.py "
@@ -231,7 +234,12 @@ SURFACES = (
 )
 
 # The extensions that are deleted for the name of several together, or of a part.
-TOGETHER = {"scopes": ("schemas", "slices"), "watches": ("related",), "waits": ("related",)}
+TOGETHER = {
+    "migrations": ("migrating",),
+    "scopes": ("schemas", "slices"),
+    "watches": ("related",),
+    "waits": ("related",),
+}
 
 
 def matches(path: str, patterns: str) -> bool:

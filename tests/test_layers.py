@@ -41,7 +41,7 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 # What projects import or hold, extensions' models and verbs with it; each line that does can be left out.
 FACADES = (
     "stator", "stator.graph.graphs", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta",
-    "stator.testing", "stator.db.interface", "stator.migration_operations", "stator.runner",
+    "stator.testing", "stator.db.interface", "stator.adoption", "stator.migration_operations", "stator.runner",
     "tasks.models", "tasks.queue.held_claims", "tasks.queue.queues", "tasks.testing",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tests.extensions import ROOT
-from tests.without import PASSES, delete, try_without
+from tests.extensions import APPS, ROOT
+from tests.without import PASSES, copied, delete, fault, try_without
 
 pytestmark = pytest.mark.once
 
@@ -17,7 +17,9 @@ def test_rest_stands_without_it(name):
 
 
 def test_what_the_rest_needs_is_named():
-    assert "No module named 'stator." in try_without("migrations")
+    with copied(*APPS) as folder:
+        (folder / "stator" / "texts.py").unlink()
+        assert "No module named 'stator.texts'" in fault(folder, "tracing", tests=False)
 
 
 def test_lines_that_name_a_deleted_folder_go_alone(tmp_path):

@@ -16,8 +16,9 @@ from django.db.migrations.writer import MigrationWriter
 from django.db.models import Field, Q
 from django.utils.text import get_text_list
 
-from stator.adoption import AlterTableInUse, FillStates, KeepDueTimes
-from stator.migration_operations import RemapState, RenameState, RowOperation
+from stator.adoption import AlterTableInUse
+from stator.extensions.migrating.filling import FillStates, KeepDueTimes
+from stator.extensions.migrating.operations import RemapState, RenameState, RowOperation
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.meta import option_of
 from stator.rows.state_column import USUAL_NAME, StateField

@@ -13,8 +13,9 @@ from django.db.migrations.writer import MigrationWriter
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
-from stator import adoption, migration_operations
+from stator import adoption
 from stator.adoption import FillStates
+from stator.extensions.migrating import operations
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
@@ -201,7 +202,7 @@ def test_states_are_filled_in_batches_again_after_an_interruption_and_the_old_co
     now = timezone.now()
     former.objects.bulk_create(former(sent_at=now, label=str(number)) for number in range(25))
     state = apply(migrations, before(SENT, TRIES))
-    monkeypatch.setattr(migration_operations, "BATCH", 10)
+    monkeypatch.setattr(operations, "BATCH", 10)
     batches = []
 
     def interrupted(rows, changes):
@@ -210,8 +211,8 @@ def test_states_are_filled_in_batches_again_after_an_interruption_and_the_old_co
             raise KeyboardInterrupt
         return write(rows, changes)
 
-    write = migration_operations._write
-    monkeypatch.setattr(migration_operations, "_write", interrupted)
+    write = operations._write
+    monkeypatch.setattr(operations, "_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fill(FILL, state)
     assert model.objects.filter(state="done").count() == 10

@@ -6,8 +6,8 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
-from stator import migration_operations
 from stator.capabilities import capabilities_of
+from stator.extensions.migrating import operations
 from stator.graph.outcomes import Moved
 from stator.migration_operations import RemapState, RenameState
 from stator.testing import drain
@@ -145,9 +145,9 @@ def test_large_table_is_moved_in_batches_that_are_committed(operation):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("operation", [RenameState("step", "new", "late"), RemapState("step", "new", "late")])
 def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time(operation, monkeypatch):
-    monkeypatch.setattr(migration_operations, "BATCH", 2)
+    monkeypatch.setattr(operations, "BATCH", 2)
     raw(Step).bulk_create(Step() for _ in range(7))
-    move, batches = migration_operations._move_batch, []
+    move, batches = operations._move_batch, []
 
     def interrupted(*args):
         batches.append(args)
@@ -155,7 +155,7 @@ def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time
             raise KeyboardInterrupt
         move(*args)
 
-    monkeypatch.setattr(migration_operations, "_move_batch", interrupted)
+    monkeypatch.setattr(operations, "_move_batch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         migrate(operation)
     moved = set(raw(Step).filter(state="late").values_list("pk", flat=True))
@@ -168,11 +168,11 @@ def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time
 @pytest.mark.django_db(transaction=True)
 def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch):
     """On a database that has one writer at a time."""
-    monkeypatch.setattr(migration_operations, "BATCH", 2)
+    monkeypatch.setattr(operations, "BATCH", 2)
     raw(Step).bulk_create(Step() for _ in range(4))
     clock, pauses = iter([10.0, 10.1, 20.0, 29.0]), []
-    monkeypatch.setattr(migration_operations, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(migration_operations, "sleep", pauses.append)
+    monkeypatch.setattr(operations, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(operations, "sleep", pauses.append)
     migrate(RenameState("step", "new", "late"))
     one_writer = not capabilities_of(connection).concurrent_writers
     assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
@@ -192,9 +192,9 @@ class Preferred:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("times", "moved"), [(1, True), (migration_operations.TRIES, False)])
+@pytest.mark.parametrize(("times", "moved"), [(1, True), (operations.TRIES, False)])
 def test_batch_that_lost_to_workers_is_written_again(times, moved, monkeypatch):
-    monkeypatch.setattr(migration_operations, "MAX_PAUSE", 0.0)
+    monkeypatch.setattr(operations, "MAX_PAUSE", 0.0)
     put_in("older")
     with connection.execute_wrapper(Preferred(times)):
         if moved:
