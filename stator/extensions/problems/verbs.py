@@ -41,11 +41,12 @@ def connect() -> None:
     READINGS["own_workers"] = Reading(Worker, _has_own_workers)
 
 
-def _reasons(using: str, row: Model) -> tuple[list[Problem], bool]:
+def _reasons(using: str, row: Any) -> tuple[list[Problem], bool]:
     """Return why an object does not move, and whether its page highlights that."""
     from stator.extensions.problems.kinds import kind_of
 
-    reasons: list[Problem] = explain(row)
+    # Models may have further reasons of their own.
+    reasons: list[Problem] = row.explain()
     return reasons, any(kind_of(each.code).alarming for each in reasons)
 
 
