@@ -85,8 +85,8 @@ def test_states_are_taken_across_relations():
 
 @pytest.mark.usefixtures("transactional_db")
 class TestWorker:
+    @pytest.mark.needs("watchdog")
     def test_command_takes_its_options(self, tmp_path):
-        pytest.importorskip("stator.extensions.watchdog")
         Post.objects.create()
         call_command(
             "runstator", "testapp.Post", "testapp.FanOut", "-c", "20", "-s", "10", "-r", "3", "-x", "testapp.Pin",

@@ -139,8 +139,8 @@ def test_every_place_says_that_a_look_has_failed(monkeypatch, failing, admin_cli
     assert "not everything is shown" in admin_client.get("/admin/stator/overview/").text
 
 
+@pytest.mark.needs("metrics")
 def test_metrics_say_that_a_look_has_failed(monkeypatch, failing, admin_client, settings):
-    pytest.importorskip("stator.metrics")
     settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
     FAILS["numbers"](monkeypatch)
     told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text

@@ -347,8 +347,8 @@ class TestWorkers:
 # Real worker processes, with the settings of the guide
 
 
+@pytest.mark.needs("processes")
 def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp_path):
-    pytest.importorskip("stator.extensions.processes")
     for _ in range(5):
         Line.objects.create()
     variables = {"DJANGO_SETTINGS_MODULE": "tests.traced_settings", "TEST_SPANS": str(tmp_path)}
