@@ -19,8 +19,8 @@ from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.kinds_of_rows import KIND
 from tasks.queue.queues import Queue
+from tasks.queue.task_parts import KIND
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
 from tasks.rows.runs import NO_REJECTIONS, Run

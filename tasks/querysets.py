@@ -12,8 +12,8 @@ from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
-from tasks.queue.kinds_of_rows import KIND, AuthorAndReason
 from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
+from tasks.queue.task_parts import KIND, AuthorAndReason
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run

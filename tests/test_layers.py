@@ -29,7 +29,7 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
     "extensions.backend.priorities extensions.batches.context extensions.isolation.options "
-    "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.kinds_of_rows "
+    "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.task_parts "
     "queue.rules queue.runs extensions.schedules.periodic extensions.schedules.timetable",
     1: "backend graph models querysets queue worker extensions.throttles.models extensions.batches.models "
     "extensions.batches.joining",

@@ -16,7 +16,7 @@ from stator.rows.record_tables import RECORD_TABLES
 from stator.scopes import KEPT_UP, ends_in_parts, keep_up
 from tasks.conf import load_settings
 from tasks.models import Claimant, Queue, Run, Task
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows import idle
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows

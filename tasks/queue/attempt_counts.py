@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import Count, F
 
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
 

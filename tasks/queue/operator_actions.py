@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
-from tasks.queue.kinds_of_rows import KIND, AuthorAndReason, Note
+from tasks.queue.task_parts import KIND, AuthorAndReason, Note
 from tasks.rows.runs import forgotten
 from tasks.rows.tables import run_rows, task_model, task_rows
 from tasks.rows.tasks import TERMINAL, WAITS_AGAIN, TaskRow

@@ -18,9 +18,9 @@ from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclus
 from tasks.queue import actions as queue_actions
 from tasks.queue import inserts
 from tasks.queue.inserts import BATCH, insert_by_rows
-from tasks.queue.kinds_of_rows import KIND
 from tasks.queue.operator_actions import clear
 from tasks.queue.parts import is_spread, place_of_task
+from tasks.queue.task_parts import KIND
 from tasks.rows.clock import Later
 from tasks.rows.tables import task_model, task_rows
 from tasks.rows.tasks import TERMINAL, TaskRow

@@ -19,7 +19,7 @@ from stator.claims import Claim
 from stator.graph.failures import Failure, bounded
 from stator.graph.outcomes import Moved, Outcome
 from stator.models import Now, column_of, field_of, name_of, names_of, worker_of
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows, task_model
 from tasks.rows.tasks import TaskRow

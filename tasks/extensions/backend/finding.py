@@ -19,5 +19,5 @@ def _find(path: str, queue: str, data: Json) -> RegisteredAction:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: RegisteredAction = backend.action_of(path, queue, data)
-    return found
+    action: RegisteredAction = backend.action_of(path, queue, data)
+    return action

@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 
 from stator.rows.followers import Follower
 from tasks.extensions.batches.models import Batch
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows.tables import locked, task_model, task_rows
 
 

@@ -16,9 +16,9 @@ from tasks.extensions.batches.context import BATCH_KEY
 from tasks.graph import TaskGraph
 from tasks.messages import NAME_LENGTH
 from tasks.queue import publishing
-from tasks.queue.kinds_of_rows import KIND
 from tasks.queue.operator_actions import Requeued
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
+from tasks.queue.task_parts import KIND
 from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
 

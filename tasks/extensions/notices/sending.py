@@ -75,13 +75,13 @@ def _send_due(due: QuerySet[Any]) -> int:
 
 
 def _send(row: QuerySet[Any]) -> bool:
-    found = row.select_related("queue").first()
-    if found is None:
+    dead = row.select_related("queue").first()
+    if dead is None:
         return False
     try:
-        copy_context().run(import_string(load_settings().NOTIFY), letter_of(found))
+        copy_context().run(import_string(load_settings().NOTIFY), letter_of(dead))
     except BaseException:
-        logger.exception("tasks.notice_failed", extra={found._meta.model_name: found.pk})
+        logger.exception("tasks.notice_failed", extra={dead._meta.model_name: dead.pk})
         return False
     row.update(notice_due=None)
     return True

@@ -6,7 +6,7 @@ from typing import Any, Self
 from django.db.models import Model, QuerySet
 
 from stator.rows.followers import Follower
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows.tables import task_model
 
 

@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 
 from stator.models import Now, in_parts, make_due, move_rows
 from tasks.exceptions import MoveRefused, PublishRefused
-from tasks.queue.kinds_of_rows import AuthorAndReason, Note, Parts
+from tasks.queue.task_parts import AuthorAndReason, Note, Parts
 from tasks.rows.clock import Later
 from tasks.rows.tables import locked, task_rows
 from tasks.rows.tasks import TaskRow

@@ -7,7 +7,7 @@ from stator.statements import is_one_of
 from tasks.chores.passes import CHORES, FOLLOWS, TaskMoves
 from tasks.extensions.shared.parts import SharedParts
 from tasks.models import Task
-from tasks.queue.kinds_of_rows import KIND
+from tasks.queue.task_parts import KIND
 from tasks.rows.tasks import TERMINAL
 
 
