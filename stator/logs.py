@@ -124,15 +124,15 @@ class ProgressLine:
         if now - self._shown < self._every:
             return
         handled = sum(worker.recorder.handled.values())
-        rate = (handled - self._before) / (now - self._shown)
+        per_second = (handled - self._before) / (now - self._shown)
         self._shown, changed, self._before = now, handled != self._before, handled
         if self._live:
             # A line that is too long would wrap, and only its last part would be cleared.
             width = shutil.get_terminal_size().columns - 1
-            self._stream.write(f"{CLEAR_LINE}{describe(worker, rate)[:width]}")
+            self._stream.write(f"{CLEAR_LINE}{describe(worker, per_second)[:width]}")
             self._stream.flush()
         elif changed:
-            logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, rate))
+            logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, per_second))
 
     def close(self) -> None:
         """End the progress line."""
@@ -140,25 +140,25 @@ class ProgressLine:
             self._stream.write("\n")
 
 
-def describe(worker: Any, rate: float) -> str:
-    """Return one line for a terminal: attempts, rate, running attempts, moves into each state."""
+def describe(worker: Any, per_second: float) -> str:
+    """Return one line for a terminal: attempts, how many per second, running attempts, moves into each state."""
     states: Counter[str] = Counter()
     for (_, state), count in worker.recorder.moved.items():
         states[state] += count
     into = "  ".join(f"{escape(state)} {count:,}" for state, count in states.most_common(6))
     moved = f"  | {into}" if into else ""
-    fields = progress_fields(worker, rate)
+    fields = progress_fields(worker, per_second)
     failed = f"  failed {fields['failed']:,}" if fields["failed"] else ""
     attempts = "attempt" if fields["handled"] == 1 else "attempts"
-    return f"{fields['handled']:,} {attempts}  {rate:,.0f}/s  running {fields['running']}{failed}{moved}"
+    return f"{fields['handled']:,} {attempts}  {per_second:,.0f}/s  running {fields['running']}{failed}{moved}"
 
 
-def progress_fields(worker: Any, rate: float) -> dict[str, object]:
+def progress_fields(worker: Any, per_second: float) -> dict[str, object]:
     """Return the progress as fields of a log event."""
     recorder = worker.recorder
     return {
         "handled": sum(recorder.handled.values()),
-        "per_second": round(rate, 1),
+        "per_second": round(per_second, 1),
         "running": len(worker.attempts.running),
         "failed": recorder.failed,
         "lost": recorder.lost,
