@@ -7,4 +7,13 @@ from tasks.failures import Cancel, Release
 # Imported here, because a later first import of this submodule would replace the function of the same name.
 from tasks.periodic import Tick, periodic  # tasks.extensions.schedules
 
-__all__ = ["Cancel", "Context", "Fail", "Release", "Tick", "TryAgainLater", "action", "periodic"]
+__all__ = [
+    "Cancel",
+    "Context",
+    "Fail",
+    "Release",
+    "Tick",  # tasks.extensions.schedules
+    "TryAgainLater",
+    "action",
+    "periodic",  # tasks.extensions.schedules
+]

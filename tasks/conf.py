@@ -15,6 +15,7 @@ from stator.conf import CheckedSettings, setting
 DJANGO = "django:"
 
 LETTERS = "Dotted path of the function that is called with each dead letter."  # tasks.extensions.notices
+TICKS = "Lease of a schedule while its tick fires; read when a process starts."  # tasks.extensions.schedules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,7 @@ class TaskSettings(CheckedSettings):
     METADATA_LIMIT: int = setting(16_384, "Maximum size of a task's metadata, in bytes of JSON.", 2, int, 2**20)
     CLAIM_LIMIT: int = setting(1000, "Maximum number of tasks that one call claims.", 1, int, 10_000)
     PUBLISH_LIMIT: int = setting(10_000, "Maximum number of tasks that one call publishes.", 1, int, 100_000)
-    TICK_LEASE: float = setting(
-        10.0, "Lease of a schedule while its tick fires; read when a process starts.", 0.5, most=3600.0
-    )
+    TICK_LEASE: float = setting(10.0, TICKS, 0.5, most=3600.0)  # tasks.extensions.schedules
     THREADS: int = setting(10, "How many synchronous actions one process runs at once.", 1, int, 1000)
     NOTIFY: str = setting("tasks.dead_letters.mail_administrators", LETTERS, kind=str)  # tasks.extensions.notices
     API_REQUESTS_PER_MINUTE: int = setting(60_000, "How many requests one token may send per minute.", 1, int, 10**6)
