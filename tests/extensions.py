@@ -59,10 +59,11 @@ EXTENSIONS = {
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
         r"|may_send|send_event\w*|on_event\w*)$",
     ),
+    # Without words that the core has for other things: a worker waits, and ``awaited`` calls a coroutine.
     "related": Extension(
         "",
         r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
-        r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
+        r"|is_awaited|waits_(of|for)|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
         of_queue=True,
     ),
     "steps": Extension(
@@ -185,9 +186,11 @@ EXTENSIONS = {
         "tasks/queue/consuming.py", r"(?i)^a?consume$|QueueLoop|^Consumes$|queue\.consuming", needs="client"
     ),
     "backend": Extension("tasks/backend/*", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"),
+    # Without words that the core has for other things: a turn of a worker's scheduler is a tick, and ``schedule`` is an
+    # option of other queues and the thread of that scheduler.
     "schedules": Extension(
         "tasks/periodic.py tasks/templates/admin/tasks/schedule/*",
-        r"(?i)(?<!on_)schedules?$|periodic|cron|^tick\w*$",
+        r"^(Schedule([A-Z]\w*)?|[Ss]chedules|Tick|TICK_\w+|tick(s|ing|_index))$|(?<!on)_schedules?$|(?i:periodic|cron)",
         tests="tests/tasks/schedules/* tests/tasks/ticker/* tests/proofs/test_ticks.py",
     ),
     "batches": Extension(

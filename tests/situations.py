@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from stator.extensions.related.waits import parking
 from stator.models import Pause, StatorModel, Worker
 from stator.rows import columns
 from stator.rows.meta import managed
@@ -143,7 +144,7 @@ def waiting() -> Situation:
     build = put(Build, state="checked", state_ready=False, state_changed=ago(600))
     for number in range(4):
         rollout = put(Rollout, build=build, name=f"waits {number}", state="started", state_changed=ago(2 * 86400))
-        change(rollout, **columns.parking())
+        change(rollout, **parking())
     words = (
         r"testapp\.Rollout:? 4 wait in started for one testapp\.Build, which is in checked; the first has waited "
         rf"{TWO_DAYS}: #{build.pk} has to be in built or broken"

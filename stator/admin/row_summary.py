@@ -11,8 +11,8 @@ from django.utils import timezone
 from stator.conf import read_settings
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.rows.columns import parked_from
 from stator.rows.dates import deadline_of, moment_of, start_of
+from stator.rows.due_times import parked_from
 from stator.rows.meta import home_of, owner_of
 from stator.rows.news import HowFar, how_far
 from stator.rows.readings import read

@@ -1,13 +1,11 @@
 """The columns that each event in the life of a row changes. Nothing else decides this; all times are the database's."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import (
     Case,
-    DateTimeField,
     Expression,
     F,
     Q,
@@ -62,20 +60,6 @@ def marking_ready(field: StateField) -> Changes:
 def stayed() -> Expression:
     """Return how long rows have been in their state, by the database's clock."""
     return Elapsed(F("state_changed"))
-
-
-def parked() -> Q:
-    """Return a filter for rows that wait for another object: their due time is so far away that no poll finds them."""
-    return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
-
-
-def parked_from() -> datetime:
-    """Return the earliest due time of a parked row."""
-    return _year(4000)
-
-
-def _year(year: int) -> datetime:
-    return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
 def entering(field: StateField, state: State, sources: Collection[str] = (), *, start_over: bool = False) -> Changes:
@@ -179,18 +163,7 @@ def reaping(max_crashes: int, spared: Q) -> Changes:
     }
 
 
-def parking() -> Changes:
-    """Return the changes when a row waits for another object, whose move will reopen it."""
-    # Far beyond ``parked_from()``, so that tests that move time do not make a parked row a late one.
-    return {"state_ready": False, "state_next_attempt": Value(_year(5000), output_field=DateTimeField())}
-
-
-def postponing() -> Changes:
-    """Return the changes when a row leaves the line until the next poll, because its waiting could not be checked."""
-    return {"state_ready": False, "state_next_attempt": Now()}
-
-
-def reopening() -> Changes:
+def waking() -> Changes:
     """Return the changes when what a row waited for is there; its turn counts from when it entered its state.
 
     A claim goes on. The mark stays on the held row, so one more attempt follows the present one: see :func:`staying`.

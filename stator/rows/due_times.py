@@ -1,10 +1,10 @@
 """When waiting objects are due: moved by hand, to now, to any other time, or one after the other."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Case, DateTimeField, Expression, Model, QuerySet, Value, When
+from django.db.models import Case, DateTimeField, Expression, Model, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from stator.conf import load_settings
@@ -35,7 +35,7 @@ def make_due(rows: QuerySet[Model], at: Due, action: Action | None = None) -> in
     actor, why = (action.actor, action.reason) if action else ("", "")
     reason = f"made due {words}{': ' * bool(why)}{why}"
     rescheduled = columns.rescheduling(moment)
-    return write_by_hand(free.exclude(columns.parked()), rescheduled, actor=actor, reason=reason, action=action)
+    return write_by_hand(free.exclude(parked()), rescheduled, actor=actor, reason=reason, action=action)
 
 
 def _moment(at: Due) -> tuple[Expression, str]:
@@ -47,7 +47,7 @@ def _moment(at: Due) -> tuple[Expression, str]:
     if isinstance(at, datetime):
         if timezone.is_aware(at) != settings.USE_TZ:
             at = timezone.make_aware(at) if settings.USE_TZ else timezone.make_naive(at)
-        if at < columns.parked_from():
+        if at < parked_from():
             return Value(at, output_field=DateTimeField()), f"at {moment_text(at)}"
     else:
         seconds = at.total_seconds() if isinstance(at, timedelta) else at
@@ -57,6 +57,21 @@ def _moment(at: Due) -> tuple[Expression, str]:
         f"{at!r} is no due time; give a datetime before the year 4000, or a timedelta or seconds of at most a hundred "
         "years from now, or None for now"
     )
+
+
+def parked() -> Q:
+    """Return a filter for rows that wait for another object: their due time is so far away that no poll finds them."""
+    return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
+
+
+def parked_from() -> datetime:
+    """Return the earliest due time of a parked row, and the end of all others."""
+    return first_of(4000)
+
+
+def first_of(year: int) -> datetime:
+    """Return when a year begins."""
+    return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
 # Objects per statement, which gives each its own time.

@@ -22,6 +22,7 @@ from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
 from stator.rows.dates import due_since, start_of
+from stator.rows.due_times import parked_from
 from stator.rows.indexes import line_of_all
 from stator.rows.state_column import UNMANAGED, StateField, state_field
 from stator.statements import united
@@ -146,7 +147,7 @@ def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
     """
     states = [state for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
     resting = rows.filter(RESTING, **state_field(rows.model).among(sorted(states, key=str)))
-    far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=columns.parked_from())
+    far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=parked_from())
     # Quarantined ones have a problem of their own.
     return far.filter(state_crashes__lt=load_settings().MAX_CRASHES).order_by("state_next_attempt")
 

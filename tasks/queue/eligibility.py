@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 TO_RECORD = 5.0
 
 # Seconds for which a worker process that has had a due task leaves it to processes that have not had it.
-HANDED_ON = 5.0
+LEFT_TO_OTHERS = 5.0
 
 # What a rule is about.
 TASK, PROCESS, VALUE, WORKER, PART = "task", "process", "value", "worker", "part"
@@ -206,7 +206,7 @@ def _may_again(asking: Asking) -> Q:
 
 
 def _is_for_others(asking: Asking, had: QuerySet[Run]) -> Q:
-    lately = GreaterThan(Coalesce(F("state_next_attempt"), F("state_changed")), Later(-HANDED_ON))
+    lately = GreaterThan(Coalesce(F("state_next_attempt"), F("state_changed")), Later(-LEFT_TO_OTHERS))
     had_too = run_rows().filter(task=OuterRef(OuterRef("pk")), version=OuterRef(OuterRef("state_version")))
     others = other_processes(asking.process).filter(~Q(is_any(had_too.filter(worker=OuterRef("name")).order_by())))
     return Q(lately) & Q(is_any(had)) & Q(is_any(others))

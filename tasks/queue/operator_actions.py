@@ -115,7 +115,7 @@ def requeue_many(
             note: Note = {
                 "actor": actor, "reason": reason or "requeued", "action": action, "start_over": start_over
             }  # fmt: skip
-            _reopen(rows, chosen, FAILED, note)
+            _let_wait(rows, chosen, FAILED, note)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in chosen)}
@@ -125,7 +125,7 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen(rows: "TaskQuerySet", ended: Collection[int], states: tuple[str, ...], note: Note) -> None:
+def _let_wait(rows: "TaskQuerySet", ended: Collection[int], states: tuple[str, ...], note: Note) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states."""
     single = set(ended) - KIND.parts.let_wait(rows, ended, states, note)
     move_rows(rows.filter(pk__in=single), "pending", **note)
@@ -152,7 +152,7 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if KIND.parts.of(task) and KIND.parts.lacking(_rows(task), [task.pk]):
         return False
     if task.state in states:
-        _reopen(_rows(task), [task.pk], states, AGAIN)
+        _let_wait(_rows(task), [task.pk], states, AGAIN)
         return True
     if task.state in TERMINAL:
         return False

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from stator.admin.access import Pages
 from stator.extensions.related.circles import circle_through
-from stator.rows import columns
+from stator.extensions.related.waits import parking
 from tests.operating.tools import overview, shell
 from tests.stator.making import change, put, row
 from tests.testapp.waiting import Build, Rollout
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 def parked(**fields):
     rollout = put(Rollout, state="started", state_ready=False, **fields)
-    change(rollout, **columns.parking())
+    change(rollout, **parking())
     return rollout
 
 

@@ -13,9 +13,9 @@ from django.utils.module_loading import import_string
 
 from stator import batteries
 from stator.conf import Settings
+from stator.extensions.related.waits import parking
 from stator.extensions.shadow.models import ShadowLine
 from stator.models import Depth, StatorModel, Worker
-from stator.rows import columns
 from stator.rows.meta import managed
 from stator.seams import Extension
 from stator.worker import around, scheduler
@@ -155,7 +155,7 @@ def old_worker(number):
 
 
 def old_waiter():
-    change(put(Rollout, state="started"), **columns.parking())
+    change(put(Rollout, state="started"), **parking())
 
 
 # One row with which each has something to do, of a model or beside it.

@@ -271,7 +271,7 @@ def apply_event(owner: type[Model], using: str, locked: Locked, awaited: Awaited
         move_locked(rows, [locked], leads_to, entering_from(owner, leads_to, [locked]), act)
     else:
         note_event(owner, using, locked.pk, event)
-        rows.update(**columns.reopening())
+        rows.update(**columns.waking())
         announce(owner, using)
     return max(missing, 0)
 

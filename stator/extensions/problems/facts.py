@@ -16,8 +16,8 @@ from stator.graph.states import State
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.claimable import claimable
 from stator.rows.clock import Now
-from stator.rows.columns import parked_from
 from stator.rows.dates import Deadline, Start, deadline_of, deadlines_of, moment_by, start_of, starts_of
+from stator.rows.due_times import parked_from
 from stator.rows.indexes import place_in_line
 from stator.rows.left import left_by
 from stator.rows.meta import graph_of, options_of, owner_of

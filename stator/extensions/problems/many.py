@@ -8,8 +8,8 @@ from django.db.models import Model, Q, QuerySet
 from stator.conf import Settings, load_settings
 from stator.graph.states import State
 from stator.rows.clock import Now
-from stator.rows.columns import parked
 from stator.rows.dates import not_yet
+from stator.rows.due_times import parked
 from stator.rows.meta import graph_of
 from stator.rows.readings import read
 from stator.rows.state_column import state_field

@@ -8,8 +8,7 @@ from django.db.models import Model, QuerySet
 
 from stator.db.conditions import Condition
 from stator.db.values import Pk
-from stator.extensions.related.waits import Wait, reopenable, waits_of
-from stator.rows import columns
+from stator.extensions.related.waits import Wait, parking, postponing, reopenable, waits_of
 
 if TYPE_CHECKING:
     from stator.db.interface import Operations
@@ -43,7 +42,7 @@ class WaitingForRelated(Condition):
             # While it is locked, the awaited object has either moved visibly, or its move will find the row parked.
             held = store.keep(wait.unsettled(store.alias).filter(pk__in=list(by_awaited)))
             parked.update(*(by_awaited[pk] for pk in held))
-        for held_up, changes in ((parked, columns.parking()), (waiting - parked, columns.postponing())):
+        for held_up, changes in ((parked, parking()), (waiting - parked, postponing())):
             if held_up:
                 store.rows.filter(pk__in=list(held_up)).update(**changes)
         return waiting

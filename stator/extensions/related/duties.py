@@ -13,7 +13,7 @@ def reopen(operations: Operations, limit: int) -> int:
     Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
     locked when it should have been woken, or a model waits for less than before.
     """
-    return chores.change(operations, "reopen", [reopenable(operations)], limit, columns.reopening())
+    return chores.change(operations, "reopen", [reopenable(operations)], limit, columns.waking())
 
 
 def _parked(operations: Operations) -> list[Operations]:

@@ -10,7 +10,7 @@ from stator.extensions.related.waits import Wait, waits_of
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
-from stator.rows import columns
+from stator.rows import columns, due_times
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.problem import FORGOTTEN
@@ -73,7 +73,7 @@ def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
 
 
 def _parked(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
-    parked = rows.filter(columns.parked(), **state_field(rows.model).at(state))
+    parked = rows.filter(due_times.parked(), **state_field(rows.model).at(state))
     return parked.order_by("state_next_attempt", "state_changed")
 
 

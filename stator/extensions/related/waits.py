@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.db.models import Exists, F, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import DateTimeField, Exists, F, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.extensions.related.watches import managed_owner
 from stator.graph.graphs import state_problem
 from stator.rows import columns
+from stator.rows.clock import Now
+from stator.rows.due_times import first_of, parked
+from stator.rows.life import Changes
 from stator.rows.meta import graph_of, options_of
 from stator.rows.state_column import state_field
 from stator.rows.wakeup import announce
@@ -98,25 +101,36 @@ def wake(wait: Wait, using: str, pks: Collection[object]) -> None:
     reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
 
 
+def parking() -> Changes:
+    """Return the changes when a row waits for another object, whose move will reopen it."""
+    # Far beyond ``parked_from()``, so that tests that move time do not make a parked row a late one.
+    return {"state_ready": False, "state_next_attempt": Value(first_of(5000), output_field=DateTimeField())}
+
+
+def postponing() -> Changes:
+    """Return the changes when a row leaves the line until the next poll, because its waiting could not be checked."""
+    return {"state_ready": False, "state_next_attempt": Now()}
+
+
 def reopen(rows: QuerySet[Model], limit: int) -> int:
     """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
     features = connections[rows.db].features
     picked: list[object] = []
-    for part in in_parts(rows.filter(columns.parked())):
+    for part in in_parts(rows.filter(parked())):
         locked = part.select_for_update(
             skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
         )
         picked += locked.order_by().values_list("pk", flat=True)[: limit - len(picked)]
     if picked:
-        QuerySet(rows.model, using=rows.db).filter(pk__in=picked).update(**columns.reopening())
+        QuerySet(rows.model, using=rows.db).filter(pk__in=picked).update(**columns.waking())
         announce(rows.model, rows.db)
     return len(picked)
 
 
 def reopenable(operations: "Operations") -> QuerySet[Model]:
     """Return the parked rows that no longer wait for anything."""
-    parked: QuerySet[Model] = operations.waiting().filter(columns.parked())
-    return parked.exclude(waiting(parked)) if waits_of(operations.model) else parked
+    rows: QuerySet[Model] = operations.waiting().filter(parked())
+    return rows.exclude(waiting(rows)) if waits_of(operations.model) else rows
 
 
 def waiting(among: QuerySet[Model]) -> Q:

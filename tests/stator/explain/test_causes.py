@@ -9,9 +9,9 @@ from django.db import connection
 from stator.extensions.fleet.versions import graphs_published
 from stator.extensions.problems.kinds import problems_in
 from stator.extensions.problems.survey import survey
+from stator.extensions.related.waits import parking
 from stator.graph import State
 from stator.models import Pause, Report, Worker
-from stator.rows import columns
 from stator.rows.problem import Problem
 from tests.commanding import asked
 from tests.queries import unbounded
@@ -206,7 +206,7 @@ def test_retried_objects_do_not_count_as_healthy() -> None:
 def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() -> None:
     worker(models=["testapp.rollout"])
     done = put(Rollout, state="stale", state_ready=False)
-    change(put(Rollout, after=done), **columns.parking())
+    change(put(Rollout, after=done), **parking())
     [problem] = problems_in(survey("default", [Rollout]))
     assert (problem.code, problem.level) == ("waiting", "error")
     assert problem.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")

@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 
 from stator.extensions.problems.kinds import KINDS
 from stator.extensions.problems.reasons import explain, explain_counts
+from stator.extensions.related.waits import parking
 from stator.models import Pause, Report, Worker
-from stator.rows.columns import parking
 from tests.stator.explain.errands import held, report
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.approvals import Expense

@@ -88,7 +88,7 @@ def test_only_process_tries_a_task_again():
 
 def test_by_default_a_task_that_failed_here_is_left_to_other_processes_for_some_seconds(monkeypatch):
     # On a crowded machine, five seconds may pass within the test.
-    monkeypatch.setattr(eligibility, "HANDED_ON", 300.0)
+    monkeypatch.setattr(eligibility, "LEFT_TO_OTHERS", 300.0)
     task = publish(queue=make_queue(actions_elsewhere=False, max_attempts=20))
     live_process("w2")
     assert process("w1") == 1

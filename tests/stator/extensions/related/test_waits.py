@@ -12,10 +12,10 @@ from stator.db.interface import new_token
 from stator.db.probe import look
 from stator.extensions.related.checks import check_waits
 from stator.extensions.related.duties import reopen
-from stator.extensions.related.waits import waits_of
+from stator.extensions.related.waits import parking, waits_of
 from stator.graph.outcomes import Moved
-from stator.rows import columns
 from stator.rows.claimable import Crashes
+from stator.rows.due_times import parked
 from stator.rows.meta import options_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
@@ -54,7 +54,7 @@ def test_rows_behind_any_number_of_waiting_ones_are_claimed_at_once_and_no_more_
     build = Build.objects.create()
     raw(Rollout).bulk_create([*(Rollout(build=build) for _ in range(30)), *(Rollout() for _ in range(7))])
     assert len(rollouts.claim(automatic(rollouts), 5)) == 5
-    assert raw(Rollout).filter(columns.parked()).count() == 30
+    assert raw(Rollout).filter(parked()).count() == 30
     assert raw(Rollout).filter(state_ready=True, state_claim=None).count() == 2
 
 
@@ -169,7 +169,7 @@ def test_pass_reopens_what_waits_for_nothing_and_only_that(rollouts):
 def test_worker_that_starts_reopens_rows_of_a_model_that_no_longer_waits():
     operations = operations_of(Build)
     build = Build.objects.create()
-    change(build, **columns.parking())
+    change(build, **parking())
     for duty in duties_of(When.START):
         duty.call(operations)
     assert [claim.pk for claim in claim_all(operations)] == [build.pk]
@@ -286,7 +286,7 @@ def test_move_and_parking_at_the_same_moment_lose_nobody(implementation):
     at_once(park, park, move)
     left = operations_of(Rollout)
     # Without a scheduling pass: whatever was parked has been woken.
-    assert not raw(Rollout).filter(columns.parked()).exists()
+    assert not raw(Rollout).filter(parked()).exists()
     chores.mark_ready(left, 1000)
     found.extend(claim.pk for claim in claim_all(left, 1000))
     assert sorted(found) == sorted(rollout.pk for rollout in rollouts)

@@ -1,12 +1,12 @@
 """Objects that have been found to wait for others."""
 
-from stator.rows import columns
+from stator.rows.due_times import parked
 from tests.stator.making import claim_all, raw
 from tests.testapp.waiting import Build, Rollout
 
 
 def is_parked(rollout):
-    return raw(Rollout).filter(columns.parked(), pk=rollout.pk).exists()
+    return raw(Rollout).filter(parked(), pk=rollout.pk).exists()
 
 
 def waiting(operations, **values):
