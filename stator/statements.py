@@ -78,8 +78,8 @@ class Statement:
     @classmethod
     def of(cls, *parts: "str | Statement") -> "Statement":
         """Return parts, which are text or statements, as one statement."""
-        whole = [cls(part) if isinstance(part, str) else part for part in parts]
-        return cls("".join(part.text for part in whole), tuple(param for part in whole for param in part.params))
+        every = [cls(part) if isinstance(part, str) else part for part in parts]
+        return cls("".join(part.text for part in every), tuple(param for part in every for param in part.params))
 
     def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[Any]:
         """Return all parameters, with these values in their places."""

@@ -49,10 +49,10 @@ class Insertion(NamedTuple):
     """Rows to insert with one statement, which is compiled once for each ``key``.
 
     ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters.
-    ``shared``: values by attribute that all rows have.
+    ``common``: values by attribute that all rows have.
     ``rows``: for each row the values of further fields, the same fields in all rows. Fields without a value take the
     database's defaults; a row is ready if its ``state_next_attempt`` has come.
-    ``fixed``: the names of shared values that rarely change, which become part of the text.
+    ``fixed``: the names of common values that rarely change, which become part of the text.
     ``later``: ``state_next_attempt`` is given in seconds from the database's time.
     ``returning``: return these columns, among them the key, in place of instances.
     ``unique``: False if no value can be taken, which saves a savepoint.
@@ -61,7 +61,7 @@ class Insertion(NamedTuple):
     key: Hashable
     condition: Callable[[], QuerySet[Model]]
     values: Mapping[str, object]
-    shared: Mapping[str, object]
+    common: Mapping[str, object]
     rows: Sequence[Mapping[str, object]]
     fixed: tuple[str, ...] = ()
     later: bool = False
@@ -74,12 +74,12 @@ def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapp
 
     Return nothing if a unique value is taken or the condition is not met.
     """
-    shared, rows, returning = new.shared, new.rows, new.returning
+    common, rows, returning = new.common, new.rows, new.returning
     compiler = compiler_of(operations.model, operations.alias)
-    own, text = tuple(rows[0]), _in_text(shared, new.fixed)
-    shape = compiler, "insert", tuple(shared), repr(text), own, new.later, returning, new.key
+    own, text = tuple(rows[0]), _in_text(common, new.fixed)
+    shape = compiler, "insert", tuple(common), repr(text), own, new.later, returning, new.key
     statement = keep(operations, shape, lambda: _insert(compiler, new, text, own))
-    given = {**new.values, **shared, ROWS: _json_of(rows) if own else ""}
+    given = {**new.values, **common, ROWS: _json_of(rows) if own else ""}
     # Without unique values, either all rows are inserted or none.
     undo = new.unique and (len(rows) > 1 or connection.in_atomic_block)
     try:
@@ -97,7 +97,7 @@ def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapp
     # RETURNING may list rows in another order than the order of their numbers.
     names = [*returning] or compiler.names
     inserted.sort(key=itemgetter(names.index(operations.model._meta.pk.attname)))
-    return inserted if returning else _instances(operations, compiler, inserted, shared)
+    return inserted if returning else _instances(operations, compiler, inserted, common)
 
 
 class _Refused(Exception):
@@ -120,11 +120,11 @@ def _sender() -> Callable[[BaseDatabaseWrapper, str, Params], list[Row]]:
     return send
 
 
-def _in_text(shared: Mapping[str, object], fixed: tuple[str, ...]) -> dict[str, object]:
-    """Return the shared values that are part of the statement's text, because they rarely change."""
+def _in_text(common: Mapping[str, object], fixed: tuple[str, ...]) -> dict[str, object]:
+    """Return the common values that are part of the statement's text, because they rarely change."""
     return {
         name: value
-        for name, value in shared.items()
+        for name, value in common.items()
         if name in fixed or value is None or value in EMPTY or type(value) is bool
     }
 
@@ -141,10 +141,10 @@ def _json_of(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _instances(
-    operations: Operations, compiler: Compiler, inserted: list[Row], shared: Mapping[str, object]
+    operations: Operations, compiler: Compiler, inserted: list[Row], common: Mapping[str, object]
 ) -> list[Instance]:
-    """Return the instances of inserted rows. Shared values that are empty are not converted."""
-    empty = {name: type(value) for name, value in shared.items() if value in EMPTY}
+    """Return the instances of inserted rows. Common values that are empty are not converted."""
+    empty = {name: type(value) for name, value in common.items() if value in EMPTY}
     places = {compiler.names.index(name) for name in empty}
     converters = [each for each in compiler.converters if each[0] not in places]
     columns = Columns.of(compiler.fields, converters)
@@ -156,14 +156,14 @@ def _instances(
 
 
 def _insert(compiler: Compiler, new: Insertion, text: Mapping[str, object], own: tuple[str, ...]) -> Statement:
-    """Return the INSERT of rows with their shared values; their ``own`` ones, if there are any, are one JSON text."""
-    shared, later = tuple(new.shared), new.later
-    fields = {name: compiler.of_attribute(name) for name in (*shared, *own)}
+    """Return the INSERT of rows with their common values; their ``own`` ones, if there are any, are one JSON text."""
+    common, later = tuple(new.common), new.later
+    fields = {name: compiler.of_attribute(name) for name in (*common, *own)}
     given = {**fields, DUE: FloatField()} if later else fields
     values = {
         name: compiler.value(field, _prepared(compiler, field, text[name]) if name in text else Parameter(name, field))
         for name, field in given.items()
-        if name in shared
+        if name in common
     }
     values |= {name: Statement(f"given.{compiler.quote(name)}") for name in own}
     columns = [compiler.column_of(field) for field in fields.values()]

@@ -470,8 +470,8 @@ class Operations(Rows):
 
 
 def _unpickled(given: Row, value: object) -> Operations:
-    whole = Operations(*given)
-    return whole if value is None else whole.division.at(value)
+    operations = Operations(*given)
+    return operations if value is None else operations.division.at(value)
 
 
 def by_scope(operations: Iterable[Operations]) -> dict[Scope, list[Operations]]:

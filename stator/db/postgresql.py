@@ -56,7 +56,7 @@ class PostgresqlTransactions(transactions.Transactions):
         """
         operations = self._operations
         longest, connection = operations.locks.wait, operations.connection
-        if longest is not None and self._is_shared:
+        if longest is not None and self._is_of_handler:
             return hurried(connection, super().transaction, longest, session_of(connection).usual["lock_timeout"])
         if connection.in_atomic_block:
             return super().transaction()
@@ -66,7 +66,7 @@ class PostgresqlTransactions(transactions.Transactions):
         """Return a :meth:`transaction` around a handler, whose own statements use the session's planner settings."""
         if self._operations.connection.in_atomic_block:
             return super().transaction()
-        return self._read_committed(shared=True)
+        return self._read_committed(of_handler=True)
 
     def _read_committed(self, **options: Any) -> AbstractContextManager[object]:
         usual = session_of(self._operations.connection).isolation
@@ -74,15 +74,15 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def hurry(self) -> None:
         """Limit how long the rest of a handler's transaction waits for locks."""
-        if self._is_shared:
+        if self._is_of_handler:
             set_limits(self._operations.connection, wait=self._operations.locks.wait)
 
     @property
-    def _is_shared(self) -> bool:
+    def _is_of_handler(self) -> bool:
         """Whether this is in the transaction of a handler."""
         connection: Any = self._operations.connection
         own = connection.in_atomic_block and getattr(connection, "stator_transaction", False)
-        return bool(own and connection.stator_shared)
+        return bool(own and connection.stator_of_handler)
 
     def fetch(
         self, statement: str, params: Params, planner: str = sql.ANY, *, often: bool = False, last: bool = False
@@ -100,7 +100,7 @@ class PostgresqlTransactions(transactions.Transactions):
         # No plan of a statement for one node is kept if the value that tells the node is a parameter.
         often = often and (operations.division.has_own_text or operations.scope.node is None)
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
-            restore = inside and connection.stator_shared
+            restore = inside and connection.stator_of_handler
             if not inside or restore:
                 planner = sql.wait_for_locks(operations.locks.wait) + planner
             return session.send(connection, planner, statement, params, often=often, restore=restore, last=last)

@@ -93,7 +93,7 @@ class Rows:
     @property
     def rows(self) -> QuerySet[Instance]:
         """All rows of the scope, independent of the project's managers."""
-        rows = self.whole if self.part is None else self.whole.filter(self.scope.where)
+        rows = self.undivided if self.part is None else self.undivided.filter(self.scope.where)
         return rows if self._served is None else rows.filter(self._served)
 
     @cached_property
@@ -111,7 +111,7 @@ class Rows:
         return self.division.sharing_by(self.options.fair_by)
 
     @property
-    def whole(self) -> QuerySet[Instance]:
+    def undivided(self) -> QuerySet[Instance]:
         """All rows of the model, also if these are operations on a part of them."""
         return QuerySet(self.model, using=self.alias)
 

@@ -109,19 +109,19 @@ def read_committed(
     *,
     idle: float | None = None,
     wait: float | None = None,
-    shared: bool = False,
+    of_handler: bool = False,
 ) -> Iterator[None]:
     """Open a transaction at READ COMMITTED on a connection outside any; ``usual`` is the session's default level.
 
     ``idle``: seconds without a statement after which the server ends the session. ``wait``: seconds that a statement
-    waits for a lock. ``shared``: the transaction also has statements that are not ours.
+    waits for a lock. ``of_handler``: the transaction also has statements that are not ours.
     """
     connection: Any = connections[alias]
     before = connection.connection.isolation_level
     changes = before not in (None, IsolationLevel.READ_COMMITTED) or (before is None and usual != "read committed")
     if changes:
         connection.connection.isolation_level = IsolationLevel.READ_COMMITTED
-    connection.stator_transaction, connection.stator_shared = True, shared
+    connection.stator_transaction, connection.stator_of_handler = True, of_handler
     try:
         with begin():
             set_limits(connection, idle=idle, wait=wait)

@@ -129,7 +129,7 @@ def test_objects_are_moved_by_each_value_of_a_field_of_the_project(alias: str, m
 def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
     operations = operations_of(Sheet, alias=alias)
     sheet = Sheet.objects.using(alias).create()
-    mine = operations.whole.filter(pk=sheet.pk)
+    mine = operations.undivided.filter(pk=sheet.pk)
     for now, expected in (
         ({}, Work(ready=True)),
         ({"state_crashes": 1}, Work(crashed=True)),

@@ -25,5 +25,5 @@ class LimitedStates(Condition):
         store, [state] = self._store, states
         if sure:
             Limit.lock(store.alias, store.label, state.name)
-        running = store.whole.filter(state_claim__isnull=False, **store.state_field.at(state)).count()
+        running = store.undivided.filter(state_claim__isnull=False, **store.state_field.at(state)).count()
         return max(0, min(limit, (state.concurrency or 0) - running))

@@ -104,7 +104,7 @@ def _look_at_lines(operations: Operations, walk: ShadowWalk) -> None:
 
 
 def _look_at_rows(operations: Operations, walk: ShadowWalk) -> None:
-    rest = operations.whole if walk.key is None else operations.whole.filter(pk__gt=walk.key)
+    rest = operations.undivided if walk.key is None else operations.undivided.filter(pk__gt=walk.key)
     in_order = rest.order_by(*key_names(operations.model))
     with operations.reading():
         [last] = keys_in(in_order[KEYS - 1 : KEYS]) or [None]
@@ -118,7 +118,7 @@ def _look_at_rows(operations: Operations, walk: ShadowWalk) -> None:
 
 
 def _rows_of(operations: Operations, keys: Collection[object]) -> QuerySet[Model]:
-    return operations.whole.filter(is_one_of(operations.whole, keys))
+    return operations.undivided.filter(is_one_of(operations.undivided, keys))
 
 
 def _open(operations: Operations) -> QuerySet[ShadowLine]:
@@ -151,7 +151,7 @@ def _adopted(operations: Operations) -> Case:
 def _intents(operations: Operations) -> list[Intent]:
     """Return what workers would do to rows in shadow."""
     left, graph = operations.state_field.left, operations.state_field.declared
-    meant = intents(operations.whole, graph, operations.settings.MAX_CRASHES)
+    meant = intents(operations.undivided, graph, operations.settings.MAX_CRASHES)
     return [each for each in meant if each.source in left or (each.what == RENAMED and each.to in left)]
 
 

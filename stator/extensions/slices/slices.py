@@ -105,7 +105,7 @@ class Slice(Undivided):
 
     @property
     def anywhere(self) -> QuerySet[Model]:
-        return self.store.whole if self._of.is_free else self.store.rows
+        return self.store.undivided if self._of.is_free else self.store.rows
 
     def sharing_by(self, name: str | None) -> str | None:
         return None if name and field_of(self.store.model, name) is self._of.field else name
@@ -369,7 +369,7 @@ class FreelyDivided(Divided):
 
     @property
     def anywhere(self) -> QuerySet[Model]:
-        return self.store.whole
+        return self.store.undivided
 
     def sharing_by(self, name: str | None) -> str | None:
         return self.name if self.store.capabilities.has_partitions else name
@@ -381,7 +381,7 @@ class FreelyDivided(Divided):
     def parts(self) -> list[Operations]:
         if self._is_whole_for_chores:
             return [self.store]
-        every = self.store.whole.order_by(F(self.name)).values_list(self.name, flat=True).distinct()
+        every = self.store.undivided.order_by(F(self.name)).values_list(self.name, flat=True).distinct()
         try:
             with patience(self.store, everywhere=True):
                 return list(map(self.of_value, every))
