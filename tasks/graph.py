@@ -39,8 +39,8 @@ def backoff_of_attempt(failures: int) -> float:
 
 
 # When the parts of a task have ended, some without success, or all with it.
-FAILED = ~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")
-DONE = ~Q(parts__state__in=["pending", "errored", "canceled"])
+FAILED = ~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")  # tasks.extensions.shared
+DONE = ~Q(parts__state__in=["pending", "errored", "canceled"])  # tasks.extensions.shared
 
 
 class TaskGraph(StateGraph):

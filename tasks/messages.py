@@ -136,8 +136,8 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
     _check_names(message)
     for name, value in known.items():
         if name in NUMBERS:
-            least, most, whole = NUMBERS[name]
-            _check_number(name, value, least, longest_lease if name == "lease" else most, whole=whole)
+            least, most, is_int = NUMBERS[name]
+            _check_number(name, value, least, longest_lease if name == "lease" else most, is_int=is_int)
     if message.worker_ids and len(set(message.worker_ids)) < message.worker_count:  # tasks.extensions.shared
         raise TaskError(NEEDS.format(message.worker_count))  # tasks.extensions.shared
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
@@ -246,14 +246,12 @@ def _check_names(message: Message) -> None:
             raise TaskError(f"worker_ids: {error}") from None
 
 
-def _check_number(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
+def _check_number(name: str, value: object, least: float, most: float, *, is_int: bool = False) -> None:
     if value is None:
         return
-    kind = int if whole else int | float
+    kind, word = (int, "whole number") if is_int else (int | float, "number")
     if not isinstance(value, kind) or isinstance(value, bool) or not math.isfinite(value) or not least <= value <= most:
-        raise TaskError(
-            f"{name}={_short(value)} must be a {'whole ' if whole else ''}number from {_plain(least)} to {_plain(most)}"
-        )
+        raise TaskError(f"{name}={_short(value)} must be a {word} from {_plain(least)} to {_plain(most)}")
 
 
 def worker_digits(worker: str) -> str:

@@ -18,7 +18,7 @@ from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import NO_PART, TERMINAL
 
 if TYPE_CHECKING:
     from tasks.models import Task  # noqa: F401 - the base class names it
@@ -69,7 +69,7 @@ class TaskQuerySet(QuerySet["Task"]):
 
     def dead_letters(self) -> "TaskQuerySet":
         """Return dead letters: errored tasks, without the parts of shared ones. Index ``st_rest``."""
-        return self.filter(*self._conditions("errored"), whole=None)
+        return self.filter(*self._conditions("errored"), NO_PART)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False, action: Action | None = None) -> int:
         """Cancel waiting tasks, and with ``running`` also claimed ones, in batches; return how many.

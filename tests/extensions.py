@@ -198,7 +198,7 @@ EXTENSIONS = {
         r"^(Batch|BatchGraph|batch_id|open_batch|BATCH_KEY|first_failure\w*)$|extensions\.batches",
         tests="tests/tasks/admin/test_batches.py",
     ),
-    "shared": Extension("", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"),
+    "shared": Extension("", r"(?i)worker_count|^(of|un)?shared|^is_part|^open_part|parts_of_task|^whole(_id)?$"),
     "throttles": Extension(
         "",
         r"^(ActionRate|ActionSlot|UsedLimit|put_off|rate|frequency|throttle)$|extensions\.throttles",
@@ -300,8 +300,9 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], list[tuple[str, range]], se
             continue
         code.update(range(token.start[0], token.end[0] + 1))
         for line, text in enumerate(token.string.splitlines(), token.start[0]):
-            # Also the parts of dotted names: since Python 3.12 what stands in an f-string are tokens of their own.
-            for word in re.findall(r"[A-Za-z_][\w.]*", text):
+            # A whole number is no task with parts. Also the parts of dotted names: since Python 3.12 what stands in an
+            # f-string are tokens of their own.
+            for word in re.findall(r"(?!whole number)[A-Za-z_][\w.]*", text):
                 names[line].update((word, *word.split(".")))
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:

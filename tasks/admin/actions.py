@@ -15,6 +15,8 @@ from tasks.exceptions import TaskError
 from tasks.messages import CHANGEABLE
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
+from tasks.queue.task_parts import KIND
+from tasks.rows.tasks import NO_PART
 
 WAITING = ("invisible", "pending")
 
@@ -127,7 +129,7 @@ def task_change(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
 
 
 def _changeable(queryset: QuerySet[Task]) -> QuerySet[Task]:
-    return queryset.filter(state__in=["pending", "shared"], whole=None)
+    return queryset.filter(NO_PART, state__in=["pending", "shared"])
 
 
 ACTIONS: tuple[ActionFunction, ...] = (task_cancel, task_requeue, task_change)
@@ -136,8 +138,8 @@ ACTIONS: tuple[ActionFunction, ...] = (task_cancel, task_requeue, task_change)
 def useful_acts(task: Task) -> list[ActionFunction]:
     """Return the actions that would change this task."""
     if task.status in (*WAITING, "running"):
-        return [task_cancel, *([task_change] if task.whole_id is None else [])]
-    return [task_requeue] if task.state == "errored" and task.whole_id is None else []
+        return [task_cancel, *([] if KIND.parts.task_of(task) else [task_change])]
+    return [task_requeue] if task.state == "errored" and not KIND.parts.task_of(task) else []
 
 
 def _tasks(queryset: QuerySet[Task]) -> TaskQuerySet:
@@ -185,11 +187,12 @@ def _ask_requeue(
 
 def _named(tasks: TaskQuerySet) -> list[str]:
     some = tasks.select_related("queue").in_order()[: SHOWN + 1]
-    return [
-        f"{task} in {task.queue}"
-        f"{f', key {task.key}' if task.key else ''}{f', a part of task {task.whole_id}' if task.whole_id else ''}"
-        for task in some
-    ]
+    return [f"{task} in {task.queue}{f', key {task.key}' if task.key else ''}{_part_of(task)}" for task in some]
+
+
+def _part_of(task: Task) -> str:
+    whole = KIND.parts.task_of(task)
+    return f", a part of task {whole}" if whole else ""
 
 
 def _many(count: int) -> str:

@@ -16,7 +16,7 @@ from tasks.models import Queue, Task
 from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.rows.clock import Later
 from tasks.rows.queues import label_of
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import NO_PART, TERMINAL
 
 MINUTES = 60
 
@@ -68,7 +68,7 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
 
     Indexes ``tasks_task_ended``, ``tasks_task_ready_in_queue``, ``st_lease``, ``st_rest``.
     """
-    tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=None, retention=None)
+    tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(NO_PART, retention=None)
     [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
     now = local_moment(read[0])
     ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))

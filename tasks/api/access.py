@@ -14,10 +14,8 @@ from django.db.models import (
     Exists,
     Model,
     OuterRef,
-    Prefetch,
     QuerySet,
     Subquery,
-    prefetch_related_objects,
 )
 from django.http import HttpRequest
 from ninja.security import HttpBearer
@@ -36,6 +34,7 @@ from tasks.models import Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.runs import holders
+from tasks.queue.task_parts import KIND
 from tasks.rows.databases import home
 from tasks.rows.tables import RowT
 
@@ -141,9 +140,6 @@ def consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     return consumer
 
 
-# The status of a shared task is derived from these columns of its parts.
-PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
-
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
 
 # Each endpoint of managed objects checks that the token names the model and the event.
@@ -194,8 +190,7 @@ def _looked_up_task(consumer: Consumer, looked_up: Found) -> Task | None:
     if task is None or queue is None or not _reaches(consumer, queue):
         return None
     task.queue = queue
-    if task.worker_count > 1:
-        prefetch_related_objects([task], parts())
+    KIND.parts.read_states([task])
     return task
 
 
@@ -205,7 +200,7 @@ def _reaches(consumer: Consumer, queue: Queue | None) -> bool:
 
 def tasks_of(consumer: Consumer) -> TaskQuerySet:
     """Return all tasks in the queues that the consumer may use."""
-    rows: TaskQuerySet = Task.objects.using(home()).select_related("queue").prefetch_related(parts())
+    rows = KIND.parts.with_states(Task.objects.using(home()).select_related("queue"))
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 
@@ -228,11 +223,6 @@ def note_progress(tasks: Iterable[StatorModel], using: str) -> None:
     for task in tasks:
         if progress := reached.get((task._meta.label_lower, str(task.pk))):
             vars(task)["looked_up_progress"] = progress.as_dict()
-
-
-def parts() -> Prefetch:
-    """Return a new prefetch of a shared task's parts. Not a constant: Django records the database in the object."""
-    return Prefetch("parts", Task.objects.only(*PARTS).order_by("pk"))
 
 
 def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:

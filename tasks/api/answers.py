@@ -70,6 +70,6 @@ _TASK: Getters[Task] = {name: attrgetter(name) for name in TaskOut.model_fields}
     "lease_until": attrgetter("state_locked_until"),
     "progress": _progress,
     "batch": attrgetter("batch_id"),  # tasks.extensions.batches
-    "whole": attrgetter("whole_id"),
+    "whole": attrgetter("whole_id"),  # tasks.extensions.shared
     "due": attrgetter("state_next_attempt"),
 }

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from functools import partial
 
-from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from ninja import Field, Query, Schema
 
-from tasks.api.access import PUBLISH, ApiRequest, complete, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, ApiRequest, complete, queue_of, task_of
 from tasks.api.answers import answer, published_out, task_out
 from tasks.api.batches import GIVEN, JOINS, TOGETHER, BatchIn, publishing_into  # tasks.extensions.batches
 from tasks.api.documents import Endpoints
@@ -28,6 +27,7 @@ from tasks.extensions.api.models import Consumer
 from tasks.queue import publishing
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.publishing import Published
+from tasks.queue.task_parts import KIND
 
 router = Endpoints(tags=["publishing"])
 
@@ -119,7 +119,7 @@ def _publish(
     results = publish(own, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # Each answer needs the task's parts and attempts: read them once for all tasks.
     published = [each.task for each in results]
-    prefetch_related_objects([task for task in published if task.worker_count > 1], parts())
+    KIND.parts.read_states(published)
     complete(published, str(own._state.db))
     return results
 

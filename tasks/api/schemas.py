@@ -176,7 +176,7 @@ class TaskOut(Schema):
         "How far its holder is; null if the holder has not said so, and in answers that publish or claim.", None
     )
     batch: int | None = described("The batch that it belongs to.", None)  # tasks.extensions.batches
-    whole: int | None = described("The shared task that it is a part of.", None)
+    whole: int | None = described("The shared task that it is a part of.", None)  # tasks.extensions.shared
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     due: datetime | None = described("When it can be claimed; null: now or unknown.", None)

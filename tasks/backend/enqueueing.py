@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 RETURNING = ("id", "created", "state_ready")
 # The values that all tasks of the framework have.
-ALWAYS = {"metadata": {}, "worker_ids": [], "worker_count": 1, "state": "pending"}
+ALWAYS: dict[str, object] = {"metadata": {}, "worker_ids": [], "state": "pending"}
+ALWAYS |= {"worker_count": 1}  # tasks.extensions.shared
 
 # The most queues that are remembered, and the queues as they were last read, by schema, database and name.
 MAX_KNOWN = 1000

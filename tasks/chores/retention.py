@@ -20,7 +20,7 @@ from tasks.queue.task_parts import KIND
 from tasks.rows import idle
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import NO_PART, TERMINAL
 
 # The most tasks, and the most parts of shared tasks, in one transaction.
 BATCH = 1000
@@ -46,9 +46,7 @@ def prune(using: str) -> int:
     """
     settings = load_settings()
     let_go = [may_go(using) for may_go in LET_GO]
-    ended: QuerySet[Task] = QuerySet(Task, using=using).filter(
-        *let_go, state__in=TERMINAL, state_claim=None, whole=None
-    )
+    ended: QuerySet[Task] = QuerySet(Task, using=using).filter(*let_go, NO_PART, state__in=TERMINAL, state_claim=None)
     deleted = Counter[Retention]()
     own_end = ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention")))
     deleted[Retention("retention", "the task")] = _prune(using, own_end)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def attempts_of(tasks: "Collection[Task]", using: str | None) -> dict[int, int]:
     """Return the attempts of each task since it was published or requeued; parts count for their task."""
     parts = KIND.parts.rows_of(tasks, using)
-    every, wholes = [*tasks, *(part for _, part in parts)], {whole for whole, _ in parts}
+    every, divided = [*tasks, *(part for _, part in parts)], {pk for pk, _ in parts}
     # Most answers have no ended tasks, and a query that finds nothing takes its time, too.
-    ended = [task.pk for task in every if task.state in TERMINAL and task.pk not in wholes]
+    ended = [task.pk for task in every if task.state in TERMINAL and task.pk not in divided]
     of_ended = _of_ended(ended, using) if ended else {}
     attempts = {task.pk: of_ended.get(task.pk, task.state_attempts) for task in every}
-    for whole, part in parts:
-        attempts[whole] += attempts[part.pk]
+    for pk, part in parts:
+        attempts[pk] += attempts[part.pk]
     return attempts
 
 

@@ -17,6 +17,7 @@ from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
 from tasks.rows.tables import queue_rows
+from tasks.rows.tasks import NO_PART
 
 # Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
@@ -72,7 +73,7 @@ def figures_of(queues: Iterable[Queue], using: str) -> dict[int, Figures]:
     resting = tasks.filter(state_ready=False, state_claim=None)
     later = by_column(resting.filter(state="pending"))
     running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
-    dead = by_column(resting.filter(state="errored", whole=None))
+    dead = by_column(resting.filter(NO_PART, state="errored"))
     known = {queue.pk: queue for queue in queues}
     figures_by_queue = {}
     for pk, line in lines(list(known), using, MAX_COUNTED + 1).items():

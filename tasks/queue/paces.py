@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.graph.durations import seconds_of
 from stator.survey.estimates import LATELY
 from tasks.rows.clock import Later
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import NO_PART, TERMINAL
 
 # The latest ends of tasks that are read, and the seconds in which they are counted at least.
 MAX_ENDED, SHORTEST = 1000, 10.0
@@ -15,7 +15,7 @@ MAX_ENDED, SHORTEST = 1000, 10.0
 
 def ended_lately(tasks: QuerySet[Model]) -> QuerySet[Model]:
     """Return the tasks of a queue that ended in the last minutes, the latest first. Index ``tasks_task_ended``."""
-    ended = tasks.filter(state__in=TERMINAL, whole=None, retention=None)
+    ended = tasks.filter(NO_PART, state__in=TERMINAL, retention=None)
     return ended.filter(state_changed__gte=Later(-LATELY)).order_by("-state_changed")
 
 

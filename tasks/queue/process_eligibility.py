@@ -135,9 +135,9 @@ def _open_to_process(
     asking = Asking(worker=name_of(worker_id), rows=rows, settings=settings, process=worker_id, in_force=rules)
     # A task that waits for newer code blocks later ones with its value, unless external programs serve the queue.
     # ``OuterRef``: the earlier task is in the same queue, so the queue is joined only once.
-    whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
+    ours, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
     earlier = replace(asking, of_queue=_of_outer_queue)
-    before = waiting(rows).filter(~held, Q(whole) | here, may_claim(earlier, TASK, PROCESS, WORKER))
+    before = waiting(rows).filter(~held, Q(ours) | here, may_claim(earlier, TASK, PROCESS, WORKER))
     if metadata:
         before = with_metadata(before, metadata)
     free = Q(exclusive_value=None) | may_claim(replace(asking, before=before), VALUE)

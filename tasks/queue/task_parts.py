@@ -13,6 +13,7 @@ from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     from tasks.models import Task
+    from tasks.querysets import TaskQuerySet
 
 
 class AuthorAndReason(TypedDict, total=False):
@@ -87,6 +88,17 @@ class Parts:
     def with_parts(self, rows: "QuerySet[Task]") -> "QuerySet[Task]":
         """Return tasks that are read together with their parts."""
         return rows
+
+    def with_states(self, rows: "TaskQuerySet") -> "TaskQuerySet":
+        """Return tasks that are read together with the states of their parts."""
+        return rows
+
+    def read_states(self, tasks: "Sequence[Task]") -> None:
+        """Read the states of the parts of these tasks, with one query for all."""
+
+    def task_of(self, task: TaskRow) -> int | None:
+        """Return the key of the task that this is a part of."""
+        return None
 
     def add(self, tasks: "Sequence[Task]", copied: Sequence[str]) -> None:
         """Insert the parts of new tasks, with these columns of theirs."""

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 # The states of tasks that have ended.
 TERMINAL = ("completed", "canceled", "errored")
 
+# The tasks that are no part of another one: all, unless there are shared tasks.
+NO_PART = Q()
+NO_PART &= Q(whole=None)  # tasks.extensions.shared
+# The parts of shared tasks: most tasks are none.
+IS_PART = Q(whole__isnull=False)  # tasks.extensions.shared
+OPEN_PART = Q(state="pending") & IS_PART  # tasks.extensions.shared
+
 # What a task that has ended gets when it waits again.
 WAITS_AGAIN = {
     "result": None,
@@ -26,7 +33,7 @@ WAITS_AGAIN = {
 }
 
 # Dead letters whose notice was not sent.
-DEAD = Q(state="errored", whole=None, notice_due__isnull=False)  # tasks.extensions.notices
+DEAD = Q(state="errored", notice_due__isnull=False) & NO_PART  # tasks.extensions.notices
 UNNOTICED = "tasks_task_unnoticed"  # tasks.extensions.notices
 
 
@@ -77,12 +84,12 @@ class TaskRow(StatorModel):
     heartbeat_interval = models.FloatField(null=True, blank=True)
     max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
     worker_ids = LazyJSONField(default=list, blank=True)
-    worker_count = models.PositiveIntegerField(default=1)
+    worker_count = models.PositiveIntegerField(default=1)  # tasks.extensions.shared
     # The part of the table, 0 in queues that are not spread: see ``tasks.queue.parts``.
     shard = SpreadField(default=0, in_one_line=True)
     # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
-    whole = _rare_key("self", models.CASCADE, "parts")
+    whole = _rare_key("self", models.CASCADE, "parts")  # tasks.extensions.shared
     batch = _rare_key("tasks.Batch", models.SET_NULL, "tasks")  # tasks.extensions.batches
     result = LazyJSONField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
@@ -92,9 +99,9 @@ class TaskRow(StatorModel):
     notice_due = MomentField(db_default=Now(), null=True, editable=False)  # tasks.extensions.notices
 
     # The related managers, which Django adds with the models of tasks and runs.
-    parts: "RelatedManager[Task]"
+    parts: "RelatedManager[Task]"  # tasks.extensions.shared
     runs: "RelatedManager[Run]"
-    whole_id: int | None
+    whole_id: int | None  # tasks.extensions.shared
     batch_id: int | None  # tasks.extensions.batches
     # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
@@ -172,23 +179,20 @@ class TaskRow(StatorModel):
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
                 name="tasks_task_attempted",
             ),
-            # The parts of a shared task.
-            models.Index(fields=["whole"], condition=Q(whole__isnull=False), name="tasks_task_part"),
-            # Waiting parts, whose shared task may have ended.
-            models.Index(
-                fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
-            ),
+            # The parts of a shared task; those that wait, whose shared task may have ended.
+            models.Index(name="tasks_task_part", fields=["whole"], condition=IS_PART),  # tasks.extensions.shared
+            models.Index(name="tasks_task_open_part", fields=["whole"], condition=OPEN_PART),  # tasks.extensions.shared
             models.Index(name=IN_BATCH, fields=["batch", "state"], condition=HAS_BATCH),  # tasks.extensions.batches
             models.Index(name=UNNOTICED, fields=["notice_due"], condition=DEAD),  # tasks.extensions.notices
             # PRUNE: ended tasks, by the queue's retention and by their own.
             models.Index(
                 fields=["queue", "state_changed"],
-                condition=Q(state__in=TERMINAL, whole=None, retention=None),
+                condition=Q(state__in=TERMINAL, retention=None) & NO_PART,
                 name="tasks_task_ended",
             ),
             models.Index(
                 fields=["state_changed"],
-                condition=Q(state__in=TERMINAL, whole=None, retention__isnull=False),
+                condition=Q(state__in=TERMINAL, retention__isnull=False) & NO_PART,
                 name="tasks_task_ended_own",
             ),
         ]

@@ -27,7 +27,8 @@ from tasks.rows.tasks import TaskRow
 MAX_JUDGED = 10
 
 # The condition without which some worker may have a task that is served.
-TRIED = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
+TRIED = Q(state_attempts__gt=0) | ~Q(worker_ids=[])
+TRIED |= ~Q(whole=None)  # tasks.extensions.shared
 
 # The most queues that are examined, by name.
 MAX_QUEUES = 1000

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
-from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Model, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 
 from stator.models import Now, in_parts, make_due, move_rows
 from tasks.exceptions import MoveRefused, PublishRefused
@@ -15,10 +15,14 @@ from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     from tasks.models import Task
+    from tasks.querysets import TaskQuerySet
 
 
 # Rows of one statement.
 BATCH = 500
+
+# The status of a shared task is derived from these columns of its parts.
+STATES = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
 
 # Attempts of parts are counted from these columns.
 COUNTED = ("whole", "worker_count", "state", "state_version", "state_attempts")
@@ -87,6 +91,15 @@ class SharedParts(Parts):
 
     def with_parts(self, rows: "QuerySet[Task]") -> "QuerySet[Task]":
         return rows.prefetch_related("parts")
+
+    def with_states(self, rows: "TaskQuerySet") -> "TaskQuerySet":
+        return rows.prefetch_related(_states())
+
+    def read_states(self, tasks: "Sequence[Task]") -> None:
+        prefetch_related_objects([task for task in tasks if task.worker_count > 1], _states())
+
+    def task_of(self, task: TaskRow) -> int | None:
+        return task.whole_id
 
     def add(self, tasks: "Sequence[Task]", copied: Sequence[str]) -> None:
         parts = [part for row in tasks if row.worker_count > 1 for part in _parts(row, row.worker_count, copied)]
@@ -157,6 +170,11 @@ class SharedParts(Parts):
         """Return the workers of the shared tasks among these."""
         shared = task_rows(rows.db).filter(pk__in=pks, worker_count__gt=1).order_by()
         return dict(shared.values_list("pk", "worker_count")) if pks else {}
+
+
+def _states() -> "Prefetch[str, QuerySet[Task], str]":
+    """Return a new prefetch of the parts. Not a constant: Django records the database in the object."""
+    return Prefetch("parts", task_rows().only(*STATES).order_by("pk"))
 
 
 def _parts(whole: "Task", count: int, copied: Sequence[str]) -> "list[Task]":

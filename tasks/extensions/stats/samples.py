@@ -17,7 +17,7 @@ from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.queue.figures import waiting_in
 from tasks.rows.queues import label_of
 from tasks.rows.tables import Rows, queue_rows
-from tasks.rows.tasks import TERMINAL
+from tasks.rows.tasks import NO_PART, TERMINAL
 
 # The most queues that are sampled, and the most tasks that are counted in each: waiting, and ended in an hour.
 QUEUES, WAITING, ENDED = 1000, 100_000, 1_000_000
@@ -96,7 +96,7 @@ def _waiting(using: str) -> Iterator[Sample]:
 def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
     def figures(tasks: Rows) -> list[Combinable]:
         ended = tasks.filter(
-            state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour, state_changed__lt=hour + HOUR
+            NO_PART, state__in=TERMINAL, retention=None, state_changed__gte=hour, state_changed__lt=hour + HOUR
         )
         dead = ended.filter(state="errored")
         return [CountOf(rows.order_by("state_changed").values("state_changed")[:ENDED]) for rows in (ended, dead)]
