@@ -167,13 +167,13 @@ def delete(folder: Path, name: str) -> None:
     gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
     gone += [path.relative_to(folder) for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
-    options, functions = set(), set()
+    options, names = set(), set()
     for path in gone:
         if path.suffix == ".py" and path.parts[0] != "tests":
             # One that went with an extension before has no copy any more.
             source = folder / path if (folder / path).is_file() else ROOT / path
             defined = ast.walk(ast.parse(source.read_text()))
-            functions |= {node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+            names |= {node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         if (folder / path).is_file():
             options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))
             (folder / path).unlink()
@@ -182,6 +182,7 @@ def delete(folder: Path, name: str) -> None:
         lines = path.read_text().splitlines(keepends=True)
         if going := [each for each in lines if line.search(each)]:
             away[_dotted(path.relative_to(folder))] = set().union(*map(_names, going))
+            names.update(re.findall(r"^ +(\w+)(?:: | = )", "".join(going), re.MULTILINE))
             if path.name == "meta.py":
                 options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
             path.write_text("".join(each for each in lines if each not in going))
@@ -195,7 +196,7 @@ def delete(folder: Path, name: str) -> None:
             path.write_text(left)
     if (folder / "tests").is_dir():
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
-        _append(folder / "tests" / "missing.py", f"\nGONE.update({sorted(functions)})\n")
+        _append(folder / "tests" / "missing.py", f"\nGONE.update({sorted(names)})\n")
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()

@@ -103,6 +103,7 @@ def test_exclusive_value_is_no_longer_than_its_column(value):
         exclusive_value("title", {"title": value})
 
 
+@pytest.mark.needs("shared")
 def test_as_many_workers_as_are_to_run_it_must_be_named_each_once():
     assert "names fewer" in refusal(worker_ids=["a", "a"], worker_count=2)
     message_of({"action": "a", "worker_ids": ["a", "b"], "worker_count": 2}, SETTINGS, 3600)

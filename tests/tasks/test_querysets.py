@@ -15,8 +15,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_statuses_are_found_and_agree_with_those_of_objects(queue):
     for number, status in enumerate(STATUSES):
         make_task(queue, status, priority=-number)
-    queue.publish("shared", worker_count=2)
-    queue.publish("later", worker_count=2, invisible_for=60)
+    queue.publish("shared", worker_count=2)  # tasks.extensions.shared
+    queue.publish("later", worker_count=2, invisible_for=60)  # tasks.extensions.shared
     for status in STATUSES:
         found = set(Task.objects.with_status(status))
         assert found == {task for task in Task.objects.all() if task.status == status}

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from stator.models import move_rows
+from tasks.rows.tasks import NO_PART
 from tests.tasks.making import make_task
 
 TASKS, QUEUES, RUNS = (reverse(f"admin:tasks_{name}_changelist") for name in ("task", "queue", "run"))
@@ -51,7 +52,7 @@ def make_all(queue):
 
 def make_dead(queue, count, **options):
     queue.publish_many([{"action": "resize", "key": f"dead-{number}", **options} for number in range(count)])
-    move_rows(queue.tasks.filter(state="pending", whole=None), "errored", reason="for a test")
+    move_rows(queue.tasks.filter(NO_PART, state="pending"), "errored", reason="for a test")
 
 
 def person(*codenames):

@@ -11,6 +11,7 @@ from django.test import Client
 from stator.models import move_rows
 from tasks.admin import QueueAdmin
 from tasks.models import Consumer, Queue, Run, Schedule, Task
+from tasks.rows.tasks import NO_PART
 from tests.queries import statements, unbounded
 from tests.stator.making import ago, raw
 from tests.tasks.making import STATUSES, make_queue, make_task
@@ -33,9 +34,11 @@ def fill(count: int) -> None:
     queue = make_queue(f"encode-{count}")
     queue.publish_many([{"action": "resize", "key": f"{number}"} for number in range(6 * count)])
     queue.publish_many([{"action": "resize", "invisible_for": 500} for _ in range(count)])
-    queue.publish_many([{"action": "resize", "priority": -1, "worker_count": 2} for _ in range(count)])
+    shared: dict[str, object] = {"action": "resize", "priority": -1}
+    shared["worker_count"] = 2  # tasks.extensions.shared
+    queue.publish_many([shared] * count)
     queue.claim(worker="bot-1", limit=5 * count)
-    held = list(queue.tasks.filter(state_claim__isnull=False, whole=None).order_by("pk").values_list("pk", flat=True))
+    held = list(queue.tasks.filter(NO_PART, state_claim__isnull=False).order_by("pk").values_list("pk", flat=True))
     for name, keys in (("completed", held[:count]), ("errored", held[count : 2 * count])):
         move_rows(raw(Task).filter(pk__in=keys), name, reason="for a test")
         Run.objects.filter(task__in=keys).update(ended=ago(5), outcome="failed", reason="no such disk")

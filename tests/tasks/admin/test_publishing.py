@@ -18,7 +18,7 @@ def test_task_is_published_and_its_outcome_shown(admin_client):
     options = {
         "data": '{"image": 7}', "key": "k", "metadata": '{"title": "abc"}', "priority": "3", "invisible_for": "60",
         "max_attempts": "2", "timeout": "30", "lease": "20", "retention": "5", "worker_ids": "bot-1\n\n bot-2 ",
-        "worker_count": "1",
+        "worker_count": "1",  # tasks.extensions.shared
     }  # fmt: skip
     assert "(inserted)." in text_of(publish(admin_client, queue, **options))
     task = queue.tasks.get()

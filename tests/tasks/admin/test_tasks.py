@@ -37,7 +37,7 @@ def test_status_filter_has_the_tasks_of_that_status(admin_client, monkeypatch):
     for status in ("running", "completed", "errored", "canceled", "invisible", "pending"):
         make_task(queue, status)
     change(queue.publish("resize", invisible_for=60).task, state_next_attempt=ago(1))
-    queue.publish("resize", worker_ids=["a", "b"], worker_count=2)
+    queue.publish("resize", worker_ids=["a", "b"], worker_count=2)  # tasks.extensions.shared
     for few in (0, 2000):
         monkeypatch.setattr(filters, "FEW", few)
         for status in STATUSES:

@@ -122,7 +122,8 @@ def test_answer_without_validation_has_the_form_of_the_schema():
     queue = make_queue(lease=3)
     options = {"key": "image-7", "metadata": {"title": "abc"}, "lease": 2, "max_attempts": 3, "worker_ids": ["maker"]}
     tasks = [make_task(make_queue(status, lease=3), status, **options) for status in STATUSES]
-    for task in (*tasks, queue.publish("resize", worker_count=2).task):
+    tasks.append(queue.publish("resize", worker_count=2).task)  # tasks.extensions.shared
+    for task in tasks:
         shown = answers.task_out(fresh(task))
         assert TaskOut(**shown).dict() == shown
         assert list(shown) == list(TaskOut.model_fields)

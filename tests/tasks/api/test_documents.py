@@ -61,7 +61,7 @@ def test_generators_neither_require_nor_send_what_has_a_default(document):
         assert [field for field, each in schema["properties"].items() if "default" in each] == [], name
     publish = document["components"]["schemas"]["PublishIn"]
     assert publish["required"] == ["action"]
-    assert publish["properties"]["worker_count"]["description"].endswith("Default: 1.")
+    assert publish["properties"]["worker_count"]["description"].endswith("Default: 1.")  # tasks.extensions.shared
 
 
 def test_filters_by_metadata_have_their_type(document):

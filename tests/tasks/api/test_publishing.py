@@ -15,7 +15,8 @@ class TestPublishing:
         body = {
             "action": "resize", "data": {"image": 7}, "key": "image-7", "priority": 3, "metadata": {"title": "abc"},
             "lease": 20, "timeout": 30, "invisible_for": 0, "max_attempts": 2, "retention": 60,
-            "worker_ids": ["bot-1"], "worker_count": 1,
+            "worker_ids": ["bot-1"],
+            "worker_count": 1,  # tasks.extensions.shared
         }  # fmt: skip
         status, found = call("POST", "queues/encode/tasks", body, token())
         assert (status, found["outcome"]) == (201, "inserted")

@@ -132,6 +132,7 @@ def test_requests_and_rows_are_counted_apart_and_begin_anew_together(consumer, m
     assert allowed(requests, consumer, 5, 9) == 5
 
 
+@pytest.mark.needs("shared")
 class TestPublishing:
     @pytest.fixture
     def publish(self, client):
