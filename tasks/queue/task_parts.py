@@ -3,17 +3,18 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from stator.models import Action, in_parts
-from tasks.rows.tables import locked
+from tasks.rows.tables import Rows, locked
 from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     from tasks.models import Task
-    from tasks.querysets import TaskQuerySet
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 
 class AuthorAndReason(TypedDict, total=False):
@@ -89,7 +90,7 @@ class Parts:
         """Return tasks that are read together with their parts."""
         return rows
 
-    def with_states(self, rows: "TaskQuerySet") -> "TaskQuerySet":
+    def with_states(self, rows: RowsT) -> RowsT:
         """Return tasks that are read together with the states of their parts."""
         return rows
 

@@ -8,14 +8,13 @@ from django.db.models import Count, Exists, Model, OuterRef, Prefetch, Q, QueryS
 
 from stator.models import Now, in_parts, make_due, move_rows
 from tasks.exceptions import MoveRefused, PublishRefused
-from tasks.queue.task_parts import AuthorAndReason, Note, Parts
+from tasks.queue.task_parts import AuthorAndReason, Note, Parts, RowsT
 from tasks.rows.clock import Later
 from tasks.rows.tables import locked, task_rows
 from tasks.rows.tasks import TaskRow
 
 if TYPE_CHECKING:
     from tasks.models import Task
-    from tasks.querysets import TaskQuerySet
 
 
 # Rows of one statement.
@@ -92,7 +91,7 @@ class SharedParts(Parts):
     def with_parts(self, rows: "QuerySet[Task]") -> "QuerySet[Task]":
         return rows.prefetch_related("parts")
 
-    def with_states(self, rows: "TaskQuerySet") -> "TaskQuerySet":
+    def with_states(self, rows: RowsT) -> RowsT:
         return rows.prefetch_related(_states())
 
     def read_states(self, tasks: "Sequence[Task]") -> None:
