@@ -242,6 +242,9 @@ TOGETHER = {
     "scopes": ("schemas", "slices"),
     "watches": ("related",),
     "waits": ("related",),
+    # All at once: the framework alone, and with the queue, which waits for what its tasks depend on.
+    "everything": tuple(EXTENSIONS),
+    "everything-but-the-queue": tuple(name for name, one in EXTENSIONS.items() if not one.of_queue),
 }
 
 
