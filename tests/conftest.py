@@ -73,6 +73,15 @@ FRAMEWORK = (
     "tests/stator/management/", "tests/stator/extensions/processes/", "tests/tasks/admin/", "tests/tasks/api/",
     "tests/stator/extensions/undo/test_pages.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
 )  # fmt: skip
+# What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks run
+# at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they are
+# released. What an earlier version left in a database, and a rollout under load, change with the rows and their columns.
+RELEASE = (
+    "tests/benchmarks/test_modules.py", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
+    "tests/browser/test_themes.py", "tests/examples/codeindex/test_kill.py", "tests/faults/test_failover.py::test_commits",
+    "tests/faults/test_release_migration.py::test_what", "tests/faults/test_versions.py",
+    "tests/stator/extensions/schemas/test_schemas_packages.py", "tests/tasks/api/test_api_guide.py::test_clients",
+)  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
     "tests/faults/test_kill.py::test_no_object", "tests/faults/test_locks.py", "tests/faults/test_zombie.py",
@@ -163,12 +172,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("framework")
         if item.nodeid.startswith(HARMED):
             item.add_marker("harmed")
+        if item.nodeid.startswith(RELEASE):
+            item.add_marker("release")
+    if not os.environ.get("RELEASE"):
+        leave_to_releases(config, items)
     for item in of_newest(items):
         item.add_marker("newest")
     if near := os.environ.get("NEAR"):
         items[:] = nearest(items, Path(near).read_text().split())
     if hasattr(config, "workerinput"):
         items[:] = mixed(items)
+
+
+def leave_to_releases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what only a release is tested with, but for files that the command names."""
+    named = {Path(argument.split("::")[0]).resolve() for argument in config.args}
+    left = [item for item in items if item.get_closest_marker("release") and item.path not in named]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def of_newest(items: list[pytest.Item]) -> list[pytest.Item]:
