@@ -73,14 +73,15 @@ FRAMEWORK = (
     "tests/stator/management/", "tests/stator/extensions/processes/", "tests/tasks/admin/", "tests/tasks/api/",
     "tests/stator/extensions/undo/test_pages.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
 )  # fmt: skip
-# What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks run
-# at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they are
-# released. What an earlier version left in a database, and a rollout under load, change with the rows and their columns.
+# What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
+# run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they
+# are released. What an earlier version left in a database, and a rollout under load, change with rows and columns.
 RELEASE = (
     "tests/benchmarks/test_modules.py", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
-    "tests/browser/test_themes.py", "tests/examples/codeindex/test_kill.py", "tests/faults/test_failover.py::test_commits",
-    "tests/faults/test_release_migration.py::test_what", "tests/faults/test_versions.py",
-    "tests/stator/extensions/schemas/test_schemas_packages.py", "tests/tasks/api/test_api_guide.py::test_clients",
+    "tests/browser/test_themes.py", "tests/examples/codeindex/test_kill.py",
+    "tests/faults/test_failover.py::test_commits", "tests/faults/test_release_migration.py::test_what",
+    "tests/faults/test_versions.py", "tests/stator/extensions/schemas/test_schemas_packages.py",
+    "tests/tasks/api/test_api_guide.py::test_clients",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
@@ -94,8 +95,8 @@ HARMED = (
 NEWEST = (
     "tests/docs/test_tutorial.py", "tests/golden/", "tests/project/", "tests/stator/admin", "tests/stator/checks/",
     "tests/stator/db/", "tests/stator/management/", "tests/stator/rows/", "tests/stator/test_", "tests/stator/worker/",
-    "tests/switching/", "tests/tasks/admin/", "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/queue/",
-    "tests/tasks/test_", "tests/test_",
+    "tests/switching/", "tests/tasks/admin/", "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/test_",
+    "tests/test_",
 )  # fmt: skip
 # What gathers in a process what is written later.
 GATHERING = (
