@@ -47,7 +47,7 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line without control characters."""
         stack = f" | {self.stack(record)}" if record.exc_info else ""
-        return escape(f"{self.event(record)}{stack}")
+        return escape(f"{self.line(record)}{stack}")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,7 +57,7 @@ class LineFormatter(logging.Formatter):
         """Return the traceback of an event, or how often it was written a moment ago."""
         return self._repetitions.shorten(_stack(self, record), time.monotonic())
 
-    def event(self, record: logging.LogRecord) -> str:
+    def line(self, record: logging.LogRecord) -> str:
         """Return the time, the level, the name and the fields of an event."""
         fields = "".join(f" {name}={_listed(value)}" for name, value in _fields(record).items())
         at = datetime.fromtimestamp(record.created).astimezone()
@@ -70,7 +70,7 @@ class TerminalFormatter(LineFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines without other control characters; the first one replaces the progress line."""
         stack = self.stack(record).splitlines() if record.exc_info else []
-        return CLEAR_LINE + "\n".join([escape(self.event(record)), *(f"    {escape(line)}" for line in stack)])
+        return CLEAR_LINE + "\n".join([escape(self.line(record)), *(f"    {escape(line)}" for line in stack)])
 
 
 class JsonFormatter(logging.Formatter):
@@ -78,10 +78,10 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
-        event = {"at": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
+        line = {"at": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info:
-            event["traceback"] = _stack(self, record)
-        return json.dumps(event | _fields(record), default=str)
+            line["traceback"] = _stack(self, record)
+        return json.dumps(line | _fields(record), default=str)
 
 
 @contextmanager

@@ -81,16 +81,16 @@ def insert(operations: Operations, new: Insertion, connection: BaseDatabaseWrapp
     statement = keep(operations, shape, lambda: _insert(compiler, new, text, own))
     given = {**new.values, **common, ROWS: _json_of(rows) if own else ""}
     # Without unique values, either all rows are inserted or none.
-    undo = new.unique and (len(rows) > 1 or connection.in_atomic_block)
+    savepoint = new.unique and (len(rows) > 1 or connection.in_atomic_block)
     try:
-        with operations.transaction() if undo else nullcontext():
+        with operations.transaction() if savepoint else nullcontext():
             inserted = _send(operations, connection, statement.text, statement.bind(connection, given), returning)
             if len(inserted) < len(rows):
                 raise _Refused
     except _Refused:
         return []
     except DatabaseError as error:
-        is_broken = connection.in_atomic_block and not undo
+        is_broken = connection.in_atomic_block and not savepoint
         if not is_broken and (isinstance(error, IntegrityError) or is_retryable(error)):
             return []
         raise

@@ -125,7 +125,7 @@ class Follower:
         """
         return {}
 
-    def undone(self, rows: QuerySet[Model]) -> None:
+    def went_back(self, rows: QuerySet[Model]) -> None:
         """Do what follows when an undo has moved these rows back."""
 
 
@@ -152,7 +152,7 @@ def followers_of(model: type[Model]) -> tuple[Follower, ...]:
 # What is followed whatever the states are.
 _OF_ROWS = (
     Follower.by_hand, Follower.reaping, Follower.quarantined, Follower.hung, Follower.waking, Follower.taken,
-    Follower.staying, Follower.undone,
+    Follower.staying, Follower.went_back,
 )  # fmt: skip
 
 

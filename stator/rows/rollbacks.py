@@ -140,7 +140,7 @@ class Entry(NamedTuple):
     """How to undo a write, and its place in the order of writes and savepoints; ``holder`` has been written to."""
 
     place: int
-    undo: Callable[[], object]
+    restore: Callable[[], object]
     holder: Callable[[], object]
 
 
@@ -184,16 +184,16 @@ class Journal:
             held = ref(holder)
             self.add(partial(_restore, held, changed), held)
 
-    def add(self, undo: Callable[[], object], holder: Callable[[], object] = object) -> None:
+    def add(self, restore: Callable[[], object], holder: Callable[[], object] = object) -> None:
         """Note how to undo a write, as long as ``holder()`` is not None."""
         if len(self._entries) >= self._many:
             self._entries = [entry for entry in self._entries if entry.holder() is not None]
             self._many = max(MANY, 2 * len(self._entries))
-        self._entries.append(Entry(next(self._places), undo, holder))
+        self._entries.append(Entry(next(self._places), restore, holder))
 
-    def _undo(self, since: int = 0) -> None:
+    def _restore_since(self, since: int = 0) -> None:
         while self._entries and self._entries[-1].place >= since:
-            self._entries.pop().undo()
+            self._entries.pop().restore()
 
     def _forget(self) -> None:
         self._entries.clear()
@@ -210,11 +210,11 @@ class Journal:
 
     def _savepoint_rollback(self, roll_back: Callable[[str], None], name: str) -> None:
         # Before the statement: if that fails, the transaction is lost as well.
-        self._undo(self._savepoints.get(name, 0))
+        self._restore_since(self._savepoints.get(name, 0))
         roll_back(name)
 
     def _rollback(self, end: Callable[[], None]) -> None:
-        self._undo()
+        self._restore_since()
         self._forget()
         end()
 
@@ -222,7 +222,7 @@ class Journal:
         close()
         # A database in memory stays open.
         if self._connection.connection is None or self._connection.closed_in_transaction:
-            self._undo()
+            self._restore_since()
             self._forget()
 
     def _commit(self, commit: Callable[[], None]) -> None:

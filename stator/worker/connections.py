@@ -124,8 +124,8 @@ def _in_transaction(connection: Any) -> bool:
 
 def _knows_transactions(connection: BaseDatabaseWrapper) -> bool:
     """Return whether the driver knows if a transaction is open; MySQL's driver does not."""
-    reported = capabilities_of(connection).reports_transaction_status
-    return reported or hasattr(type(connection.connection), "in_transaction")
+    knows = capabilities_of(connection).reports_transaction_status
+    return knows or hasattr(type(connection.connection), "in_transaction")
 
 
 def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:

@@ -28,8 +28,8 @@ LIMIT = 1000
 # Rows per statement of an SQL transition: beyond about this number the cost per row no longer falls.
 MOVED_AT_ONCE = 20_000
 
-# The most seconds of a pause after a part of a duty.
-MAX_PAUSE = 0.25
+# The most seconds of rest after a part of a duty.
+MAX_REST = 0.25
 
 # Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
 PRUNED_EVERY = 20
@@ -68,7 +68,7 @@ class Duty:
     It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
     needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
-    may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
+    may find a whole table, so on a database with one writer it rests after each part, for as long as that part took.
     ``parts``: the parts of the rows of a model for which it is done. ``ended`` is called for the model once nothing is
     left.
     """
@@ -117,7 +117,7 @@ def _perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> No
         if not duty.call(*models) or stopped():
             return
         if duty.gives_way and not models[0].capabilities.concurrent_writers:
-            sleep(min(monotonic() - began, MAX_PAUSE))
+            sleep(min(monotonic() - began, MAX_REST))
 
 
 def _reap(operations: Operations, limit: int) -> int:

@@ -33,11 +33,11 @@ from stator.worker.threads import close_broken_connections, tidy_connections_of_
 logger = logging.getLogger("stator.worker")
 
 # Stands for an error that is not the handler's: the model's table lacks something.
-UNFIT = Released(begun=True, reason="the attempt was undone: its table lacked a column")
+UNFIT = Released(begun=True, reason="the attempt was rolled back: its table lacked a column")
 # The reason of an attempt that was begun and has no result.
 STOPPED = "the attempt was ended by its worker before it had a result"
 # The outcome of an atomic attempt that could not record its own outcome because another transaction locks a table.
-LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome was locked by another transaction")
+LOCKED_OUT = Waiting(2.0, reason="the attempt was rolled back: another transaction locked a table of its outcome")
 
 # Seconds until the next attempt if the state's own interval cannot be computed.
 FALLBACK = 60.0
@@ -237,8 +237,8 @@ def call_atomic(claims: list[Claim]) -> Attempted:
         atomic = _Atomic(claims)
         try:
             return atomic.attempt()
-        except _Undone as undone:
-            return Attempted(undone.ended)
+        except _RolledBack as back:
+            return Attempted(back.ended)
         except BaseException as error:  # noqa: BLE001 - as above
             if atomic.recording and is_lock_timeout(error):
                 return Attempted([(claim, LOCKED_OUT) for claim in claims])
@@ -308,7 +308,7 @@ class _Atomic:
             self.begun = True
             ended = outcomes_of(mine, results_of_each(mine, begin(mine))) if mine else []
             if any(outcome.failure for _, outcome in ended):
-                raise _Undone(ended)
+                raise _RolledBack(ended)
             self.recording = True
             self._recorded, self._written = ended, operations.record(ended, last=self.outermost)
             self._written.lost.extend(claim for claim in self._claims if claim not in mine)
@@ -317,7 +317,7 @@ class _Atomic:
         self._committed = True
 
 
-class _Undone(Exception):
+class _RolledBack(Exception):
     """Rolls back the writes of a handler whose result is an error."""
 
     def __init__(self, ended: list[Ended]) -> None:

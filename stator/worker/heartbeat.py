@@ -31,7 +31,7 @@ UNRECORDED = Released(reason="the outcome of the attempt could not be recorded",
 MIN_WAIT = 0.01
 
 # Seconds between attempts to connect.
-PAUSES = (0.2, 0.5, 1.0, 2.0)
+DELAYS = (0.2, 0.5, 1.0, 2.0)
 
 
 class Heartbeat:
@@ -151,25 +151,25 @@ class Heartbeat:
         own_connections(watch=False)
         self.connections.update((alias, connections[alias]) for alias in self._aliases)
         self._live()
-        while not self._stopped.wait(self._pause()):
+        while not self._stopped.wait(self._delay()):
             self._live(self.beat, self.show_news)
         for each in self._shown:
             self._reach(each.leave)
         connections.close_all()
 
-    def _live(self, *steps: Callable[[], None]) -> None:
+    def _live(self, *turns: Callable[[], None]) -> None:
         self._reach(self._connect)
-        # Without any connection, the other steps would fail with this error too.
+        # Without any connection, the others would fail with this error too.
         if not self._aliases or any(map(self.is_connected, self._aliases)):
-            for step in (*steps, *(each.show for each in self._shown)):
-                self._reach(step)
+            for turn in (*turns, *(each.show for each in self._shown)):
+                self._reach(turn)
 
-    def _pause(self) -> float:
+    def _delay(self) -> float:
         if all(map(self.is_connected, self._aliases)):
             self._failed = 0
             return self._interval
         self._failed += 1
-        return min(self._interval, PAUSES[min(self._failed, len(PAUSES)) - 1])
+        return min(self._interval, DELAYS[min(self._failed, len(DELAYS)) - 1])
 
     def _connect(self) -> None:
         """Open the connections that are closed; raise if that is not possible."""

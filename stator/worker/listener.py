@@ -21,7 +21,7 @@ PING_INTERVAL = 30.0
 PING_TIMEOUT = 5.0
 
 # Seconds until it connects again.
-MIN_PAUSE, MAX_PAUSE = 0.1, 5.0
+MIN_DELAY, MAX_DELAY = 0.1, 5.0
 
 # Seconds without any notification before that is reported: restarts of a server pass.
 PATIENCE = 15.0
@@ -66,7 +66,7 @@ class Listener:
         self._ear.close()
 
     def _work(self) -> None:
-        pause = MIN_PAUSE
+        delay = MIN_DELAY
         while not self._stopped.is_set():
             try:
                 with self._connect() as connection:
@@ -76,10 +76,10 @@ class Listener:
                 fields = {"alias": self.alias, "error": type(error).__name__, "message_text": message}
                 logger.warning("stator.listen_failed", extra=fields)
                 self._note(f"{type(error).__name__}: {message}")
-            # A new connection alone does not reset the pause: an error that follows each time would repeat without one.
-            pause = MIN_PAUSE if self.alive else min(MAX_PAUSE, 2 * pause)
+            # A new connection alone does not reset the delay: an error that follows each time would repeat without one.
+            delay = MIN_DELAY if self.alive else min(MAX_DELAY, 2 * delay)
             self.alive = False
-            self._stopped.wait(pause * random.uniform(0.8, 1.2))
+            self._stopped.wait(delay * random.uniform(0.8, 1.2))
 
     def _connect(self) -> psycopg.Connection:
         if self._dsn:

@@ -87,14 +87,14 @@ async def reach(
                 raise
             if has_no_time():
                 return None
-            pause = suspended.remaining(step)
-            fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
+            delay = suspended.remaining(step)
+            fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": delay}
             logger.warning("stator.database_unreachable", extra=fields)
         else:
             if suspended.held:
                 suspended.end(step)
             return result
-        await asyncio.sleep(pause)
+        await asyncio.sleep(delay)
 
 
 async def _is_repaired(error: Exception, changes: int, tables: Tables) -> bool:

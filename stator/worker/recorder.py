@@ -174,9 +174,9 @@ class Recorder:
 
     def _come_again(self) -> None:
         """Schedule the outcomes whose tables were locked for when that may be tried again."""
-        pauses = [each.batch.operations.locks.remaining(RECORD) for each in self._unwritten]
+        delays = [each.batch.operations.locks.remaining(RECORD) for each in self._unwritten]
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(min(pauses), self._wake)
+            self._timer = asyncio.get_running_loop().call_later(min(delays), self._wake)
 
     def _wake(self) -> None:
         self._timer = None

@@ -37,8 +37,8 @@ Result = TypeVar("Result")
 FEW_SCOPES = 5
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
-# connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
-PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
+# connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these delays.
+DELAYS = (0.1, 0.2, 0.3, 0.5, 0.8)
 
 # The SQL privileges that workers need on the framework's tables.
 OWN = {table.model: table.privileges for table in RECORD_TABLES if table.privileges}
@@ -111,17 +111,17 @@ def models_by_path(models: Sequence[type[Model]], scopes: Scopes | None) -> dict
 
 def patiently(alias: str, look: Callable[[], Result]) -> Result:
     """Return what ``look`` returns; after an error look again, since the database may be starting too."""
-    end = time.monotonic() + sum(PAUSES)
-    for pause in (*PAUSES, 0.0):
+    end = time.monotonic() + sum(DELAYS)
+    for delay in (*DELAYS, 0.0):
         try:
             return look()
         except (DatabaseError, InterfaceError) as error:
             connections[alias].close_if_unusable_or_obsolete()
-            # If the time is over before the pauses are, the connection is so slow that the checks took all the time.
-            if not (pause and is_outage(error)) or time.monotonic() > end:
+            # If the time is over before the delays are, the connection is so slow that the checks took all the time.
+            if not (delay and is_outage(error)) or time.monotonic() > end:
                 text = one_line(error)
                 raise Unusable(f"database {alias!r} cannot be used: {text}; check DATABASES[{alias!r}]") from error
-        threading.Event().wait(pause * random.uniform(0.5, 1.0))
+        threading.Event().wait(delay * random.uniform(0.5, 1.0))
     raise AssertionError("the last look returns or raises")
 
 

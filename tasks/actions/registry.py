@@ -58,18 +58,18 @@ class Context(
     def __init__(self, task: "Task", claim: "HeldClaim", worker: str) -> None:
         self.task, self.claim, self.worker = task, claim, worker
         self._over = False
-        # Created on first use, because an event costs more than the rest of the context.
+        # Created on first use, because it costs more than the rest of the context.
         self._stopped: threading.Event | None = None
 
     @property
     def stopped(self) -> threading.Event:
         """An event that is set when the attempt is over."""
         with _making:
-            event = self._stopped = self._stopped or threading.Event()
-        # Checked after the event exists: a thread that ended the attempt just before may not have seen it.
+            stopped = self._stopped = self._stopped or threading.Event()
+        # Checked after it exists: a thread that ended the attempt just before may not have seen it.
         if self._over:
-            event.set()
-        return event
+            stopped.set()
+        return stopped
 
     def end(self) -> None:
         """Mark the attempt as over."""

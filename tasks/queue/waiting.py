@@ -35,10 +35,10 @@ logger = logging.getLogger("tasks.queues")
 
 POLL_INTERVAL = 0.2
 # Seconds between polls after a failed one.
-LONG_PAUSE = 1.0
+LONG_DELAY = 1.0
 # Seconds between two tries of one claim. It may be woken by tasks that it may not claim: with other metadata, or with
 # the exclusive value of a running task.
-MIN_PAUSE, MAX_PAUSE = 0.05, 0.4
+MIN_DELAY, MAX_DELAY = 0.05, 0.4
 # Seconds after which a waiting claim checks whether it was stopped. A signal handler cannot wake it, because the thread
 # that it interrupts may hold the lock of the event.
 STOP_INTERVAL = 0.2
@@ -96,7 +96,7 @@ class Waiters:
     def _watch(self) -> None:
         """Poll until no claim waits."""
         while queues := self._waited_for():
-            pause = POLL_INTERVAL
+            delay = POLL_INTERVAL
             try:
                 for alias, pks in queues.items():
                     bring_up(task_model(), using=alias)
@@ -104,8 +104,8 @@ class Waiters:
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("tasks.watch_failed", extra={"error": type(error).__name__})
                 connections.close_all()
-                pause = LONG_PAUSE
-            time.sleep(pause)
+                delay = LONG_DELAY
+            time.sleep(delay)
         connections.close_all()
 
     def _waited_for(self) -> dict[str, set[int]]:
@@ -140,7 +140,7 @@ def until_some(
     claimed: Some = []
     woken = threading.Event()
     began = tried = time.monotonic()
-    end, pause = began + seconds, MIN_PAUSE
+    end, delay = began + seconds, MIN_DELAY
     with waiters.join(queue, woken.set, most):
         while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if woken.wait(min(left, STOP_INTERVAL)):
@@ -148,8 +148,8 @@ def until_some(
                 tried = time.monotonic()
                 claimed = attempt()
                 if not claimed:
-                    time.sleep(max(0.0, min(pause, end - time.monotonic())))
-                    pause = min(MAX_PAUSE, 2 * pause)
+                    time.sleep(max(0.0, min(delay, end - time.monotonic())))
+                    delay = min(MAX_DELAY, 2 * delay)
     return claimed, tried - began
 
 
@@ -188,7 +188,7 @@ async def auntil_some(
     claimed: Some = []
     woken = woken or AsyncWake()
     began = tried = time.monotonic()
-    end, pause = began + seconds, MIN_PAUSE
+    end, delay = began + seconds, MIN_DELAY
     with waiters.join(queue, woken.set, most):
         while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if not await woken.wait(left) or stopped():
@@ -196,8 +196,8 @@ async def auntil_some(
             tried = time.monotonic()
             claimed = await attempt()
             if not claimed:
-                await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
-                pause = min(MAX_PAUSE, 2 * pause)
+                await asyncio.sleep(max(0.0, min(delay, end - time.monotonic())))
+                delay = min(MAX_DELAY, 2 * delay)
     return claimed, tried - began
 
 

@@ -35,7 +35,7 @@ class OfNotices(Follower):
     def bind(cls, model: type[Model]) -> Self | None:
         return cls(model) if model is Task else None
 
-    def undone(self, rows: QuerySet[Model]) -> None:
+    def went_back(self, rows: QuerySet[Model]) -> None:
         rows.filter(state="errored").update(notice_due=None)
 
 

@@ -147,7 +147,7 @@ class Watching(Follower):
 
 
 @pytest.mark.parametrize(
-    "method", ["by_hand", "reaping", "quarantined", "hung", "waking", "taken", "staying", "undone"]
+    "method", ["by_hand", "reaping", "quarantined", "hung", "waking", "taken", "staying", "went_back"]
 )
 def test_follower_without_states_follows_what_it_defines(monkeypatch, method):
     mine = type("Mine", (Follower,), {method: lambda self, *args, **named: {}})

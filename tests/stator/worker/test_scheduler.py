@@ -289,7 +289,7 @@ def rests(monkeypatch):
 
 @pytest.mark.parametrize(
     ("capabilities", "gives_way", "rested"),
-    [(SQLITE, True, [pytest.approx(0.1), duties.MAX_PAUSE]), (POSTGRESQL, True, []), (SQLITE, False, [])],
+    [(SQLITE, True, [pytest.approx(0.1), duties.MAX_REST]), (POSTGRESQL, True, []), (SQLITE, False, [])],
 )
 def test_others_can_write_between_the_parts_where_there_is_one_writer(rests, capabilities, gives_way, rested):
     left, chore = parts(2, 2, 1)

@@ -92,7 +92,7 @@ def test_database_that_cannot_be_reached_is_named_without_secrets(monkeypatch):
         )
 
     monkeypatch.setattr(connection, "cursor", down)
-    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01])
+    monkeypatch.setattr(startup, "DELAYS", [0.01, 0.01])
     text = refused(Line)
     assert text == (
         "database 'default' cannot be used: connection to \"postgresql://shop:***@db/x\" failed: server is gone "
@@ -112,7 +112,7 @@ def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
 
     monkeypatch.setattr(startup, "_check", away_at_first)
     # The last pause is not taken; its length is the time that the looks may take.
-    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01, PATIENCE])
+    monkeypatch.setattr(startup, "DELAYS", [0.01, 0.01, PATIENCE])
     check_database([Line])
     assert len(looks) == 3
 

@@ -174,7 +174,7 @@ def test_paused_queue_hands_out_nothing_until_it_is_resumed(queue):
 
 
 def test_thread_that_watches_outlasts_an_outage(queue, monkeypatch):
-    monkeypatch.setattr(module, "LONG_PAUSE", 0.1)
+    monkeypatch.setattr(module, "LONG_DELAY", 0.1)
     monkeypatch.setattr(waiters, "wake", lambda queues=None: queues is not None and Waiters.wake(waiters, queues))
     failures = iter([DatabaseError("gone"), DatabaseError("gone")])
 
