@@ -94,7 +94,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "lease": SECONDS,
     "atomic": FLAG,
     "batch": (is_count, "a whole number of objects, at least 1"),
-    "concurrency": (is_count, "a whole number of at least 1"),
+    "concurrency": (is_count, "a whole number of at least 1"),  # stator.extensions.limits
     "expect_within": SECONDS,
     "renamed_from": (_is_former_name, "the former name of this state"),
     "quarantine": FLAG,

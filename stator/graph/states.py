@@ -99,7 +99,7 @@ class State(
     lease: float | None = None
     atomic: bool = False
     batch: int | None = None
-    concurrency: int | None = None
+    concurrency: int | None = None  # stator.extensions.limits
     expect_within: float | None = None
     renamed_from: str | None = None
     saves: tuple[str, ...] | list[str] = ()

@@ -97,11 +97,6 @@ class InState:
         return sum(self.oldest > share * expected for share in (0.25, 0.5, 1.0))
 
     @property
-    def limit(self) -> int:
-        """How many of its objects may be claimed at once; 0 for any number."""
-        return (self.state.concurrency or 0) if self.state else 0
-
-    @property
     def longest_wait(self) -> float | None:
         """Seconds since the first object was due that is not claimed; None if there is none."""
         return longest((self.waited, self.unmarked))

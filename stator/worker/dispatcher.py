@@ -81,10 +81,11 @@ class Lane:
 
 
 def lanes_of(operations: Operations) -> Iterable[Lane]:
-    """Yield the lanes of a model; a state with a limit of its own gets a lane of its own."""
+    """Yield the lanes of a model; a state that a condition gates gets a lane of its own."""
     manners: dict[tuple[bool, int, str], list[State]] = defaultdict(list)
     for state in sorted(operations.graph.automatic_states, key=str):
-        manners[state.is_async, state.batch or 1, state.name if state.concurrency else ""].append(state)
+        own = state.name if operations.conditions.gates([state]) else ""
+        manners[state.is_async, state.batch or 1, own].append(state)
     for (is_async, batch, _), states in manners.items():
         yield Lane(operations, states, is_async, batch)
 

@@ -294,8 +294,8 @@ class Recorder:
         for name, count in states.items():
             self.moved[operations.label, name] += count
         woken = set(states) & operations.waking
-        # A state with a limit has room again, and an event may have come during the attempt.
-        if source is not None and (source.concurrency or source.may_be_woken):
+        # A gated state has room again, and an event may have come during the attempt.
+        if source is not None and (source.may_be_woken or operations.conditions.gates([source])):
             woken.add(source.name)
         return woken
 

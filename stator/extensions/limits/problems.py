@@ -23,6 +23,7 @@ from stator.extensions.problems.many import Many
 from stator.extensions.problems.sentences import Said, turn_of
 from stator.extensions.problems.surveyed import Survey, Surveyed
 from stator.graph.durations import span
+from stator.graph.states import State
 from stator.rows.meta import graph_of
 from stator.rows.problem import TOO_LONG, WARNING, AdminAction, Problem
 from stator.rows.state_column import state_field
@@ -31,6 +32,9 @@ from stator.survey.numbers import Held, InState
 
 class Full(Fact[tuple[int, int] | None]):
     """How many objects of the state are claimed and may be, for an object that has to wait for one of them to end."""
+
+    def together(self, state: State, states: list[State]) -> list[State]:
+        return [state] if state.concurrency else [other for other in states if not other.concurrency]
 
     def known(self, facts: Facts) -> tuple[int, int] | None:
         limit = facts.state.concurrency if facts.state else None
@@ -80,11 +84,11 @@ def _of_full(one: Surveyed, state: InState, orphaned: Collection[tuple[str, obje
     done, graph = done_when(one, state.ready, [state]), graph_of(one.model)
     return about(
         one, f"{waits(state.ready)} in {state.name}{f'{done};' if done else ':'} limit "
-        f"{len(held):,} of {state.limit:,}{effects([state])}", count=state.ready, since=state.waited,
+        f"{len(held):,} of {_limit(state):,}{effects([state])}", count=state.ready, since=state.waited,
         detail=f"held by {hashed([row.pk for row in held])}, the longest for {span(held[0].running)}" if held else "",
         actions=(
             free_in(one, "List", "ready", [state.name]), all_in(one, "Holders", "leased", states=[state.name]), *unlock
-        ), numbers={"limit": state.limit, "claimed": len(held)},
+        ), numbers={"limit": _limit(state), "claimed": len(held)},
         remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or raise concurrency of {state.name} in "
         f"{graph.__module__}.{graph.__name__}",
         **({"command": f"manage.py stator unlock {one.label} {keys_as_arguments(hanging)}"} if hanging else {}),
@@ -102,8 +106,13 @@ def _full(one: Surveyed) -> list[InState]:
     return [
         state
         for state in one.depths.automatic
-        if state.limit and state.leased >= state.limit and (state.waited or 0.0) > TOO_LONG
+        if (limit := _limit(state)) and state.leased >= limit and (state.waited or 0.0) > TOO_LONG
     ]
+
+
+def _limit(state: InState) -> int:
+    """Return how many objects of a state may be claimed at once; 0 for any number."""
+    return (state.state.concurrency or 0) if state.state else 0
 
 
 AT_LIMIT = ProblemKind.of_one(

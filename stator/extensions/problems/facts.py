@@ -57,6 +57,10 @@ class Fact(Generic[Known]):
         """Return those of these states in which objects are claimed."""
         return states
 
+    def together(self, state: State, states: list[State]) -> list[State]:
+        """Return those of these states whose objects may be claimed together with those of a state."""
+        return states
+
     def known(self, facts: "Facts") -> Known:
         """Return what it knows, once the object is read."""
         raise NotImplementedError
@@ -351,12 +355,10 @@ def _value_of(own: QuerySet[Model], value: Combinable) -> Subquery | Value:
 
 
 def _claimed_with(facts: Facts, state: State) -> list[str]:
-    """Return the states whose rows are claimed together with a state's rows; a limited state is claimed alone."""
-    if state.concurrency:
-        return [state.name]
-    together = [other for other in graph_of(facts.model).automatic_states if not other.concurrency]
+    """Return the states whose rows are claimed together with a state's rows."""
+    together = list(graph_of(facts.model).automatic_states)
     for fact in facts.further.values():
-        together = fact.running(together)
+        together = fact.together(state, fact.running(together))
     return sorted(other.name for other in together if _manner(other) == _manner(state))
 
 
