@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings as django_settings
@@ -27,6 +26,10 @@ GivenNames = Sequence[str] | Callable[[], Sequence[str]] | str
 
 Value = TypeVar("Value")
 
+TRACED = "Whether workers create an OpenTelemetry span for each attempt."  # stator.extensions.tracing
+BESIDE = "For development: whether runserver starts a worker beside it."  # stator.extensions.processes
+SERVED = "The schemas in which workers work: a list, a function, or its path."  # stator.extensions.schemas
+
 
 def setting(
     default: Value,
@@ -38,7 +41,8 @@ def setting(
 ) -> Value:
     """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
 
-    With ``kind=Sequence``, it is a list of dotted paths of modules with an ``EXTENSION`` each.
+    With ``kind=Sequence``, it is a list of dotted paths of modules with an ``EXTENSION`` each. With ``kind=tuple``, its
+    extension checks it (``WRONG``).
 
     ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
@@ -149,26 +153,26 @@ class Settings(CheckedSettings):
     CRASHED_AT_ONCE: int = setting(
         0, "How many objects that lost one lease run at once in a process; 0: half of CONCURRENCY.", 0, int
     )
-    WATCHDOG: float = setting(60.0, "The watchdog ends a worker whose event loop is blocked this long.", 0.5)
+    WATCHDOG: float = setting(60.0, "How long the loop of a worker may be blocked before it is ended.", 0.5)
     ERROR_RETENTION: float = setting(30 * 86400.0, "How long the latest error of an object is stored.", 0.0)
     HISTORY_RETENTION: float = setting(
-        90 * 86400.0, "How long the history is stored: moves, errors, manual actions; and events.", 0.0
+        90 * 86400.0, "How long it is stored what happened to objects: moves, errors, what people did and sent.", 0.0
     )
     PAYLOAD_LIMIT: int = setting(
-        262_144, "Maximum size of an event's payload or a step's result, in bytes of JSON.", 2, int, 2**27
+        262_144, "Maximum size of a payload or of a result that is recorded, in bytes of JSON.", 2, int, 2**27
     )
     STATS_RETENTION: float = setting(400 * 86400.0, "How long statistics are stored.", 0.0)
     NOTIFY: bool = setting(True, "Whether NOTIFY wakes idle workers, if the database supports it.", kind=bool)
     LISTEN_DSN: str = setting("", "Connection string for LISTEN, if the database is behind a pooler.", kind=str)
-    TOKEN: str | list[str] = setting("", "Token(s) of at least 32 bytes, for HTTP runner and metrics.", kind=list)  # noqa: RUF009
+    TOKEN: str | list[str] = setting("", "Token(s) of at least 32 bytes, for requests over HTTP.", kind=list)  # noqa: RUF009
     ALLOW_QUERY_TOKEN: bool = setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
-    SCHEMAS: GivenNames = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
+    SCHEMAS: GivenNames = setting((), SERVED, kind=tuple)  # noqa: RUF009 - stator.extensions.schemas
     EXTENSIONS: Sequence[str] = setting((), "Modules with an EXTENSION each, after Stator's own.", kind=Sequence)
-    TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
+    TRACING: bool = setting(False, TRACED, kind=bool)  # stator.extensions.tracing
     UTC: bool = setting(False, "Whether pages and commands show times in UTC, not in the site's TIME_ZONE.", kind=bool)
-    RUNSERVER_WORKER: bool = setting(False, "For development: whether runserver starts a worker beside it.", kind=bool)
+    RUNSERVER_WORKER: bool = setting(False, BESIDE, kind=bool)  # stator.extensions.processes
 
     @property
     def alone_from(self) -> int:
@@ -202,8 +206,8 @@ class Settings(CheckedSettings):
     def problems(self) -> Iterator[str]:
         """Yield one sentence for each value that cannot work."""
         yield from super().problems()
-        if self.TRACING is True and not _has_tracing():
-            yield "TRACING needs opentelemetry-api, which is not installed; pip install 'django-stator[tracing]'"
+        for wrong in WRONG:
+            yield from wrong(self)
 
     def conflicts(self) -> Iterator[str]:
         """Yield one sentence for each pair of values that conflict."""
@@ -215,6 +219,10 @@ class Settings(CheckedSettings):
         if self.SHUTDOWN_TIMEOUT > self.LEASE:
             wrong = f"SHUTDOWN_TIMEOUT={self.SHUTDOWN_TIMEOUT} must not be longer than LEASE={self.LEASE}"
             yield f"{wrong}; lower it or raise LEASE"
+
+
+# What extensions find wrong in their settings: one sentence for each value that cannot work.
+WRONG: list[Callable[[Settings], Iterator[str]]] = []
 
 
 def shows_utc() -> bool:
@@ -255,10 +263,6 @@ def _wrong_value(name: str, value: object, metadata: Mapping[str, Any]) -> Itera
         yield f"{name} must be a string, not {type(value).__name__}"
     elif kind is list:
         yield from _wrong_secrets(name, value)
-    elif kind is tuple:
-        is_path = isinstance(value, str) and "." in value
-        if not (callable(value) or is_path) and wrong_schemas(value):
-            yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
     elif kind is Sequence:
         yield from _wrong_extensions(name, value)
     elif kind in (int, float) and not (is_number(value) and (kind is float or isinstance(value, int))):
@@ -297,18 +301,6 @@ def _wrong_extensions(name: str, value: object) -> Iterator[str]:
                 yield f"{name} has {path!r}, a module without EXTENSION; see 'Write an extension'"
     if twice := sorted({path for path in value if value.count(path) > 1}):
         yield f"{name} has {twice[0]!r} twice; remove one"
-
-
-def wrong_schemas(value: object) -> bool:
-    """Return whether a value is no list of names of schemas."""
-    return not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value)
-
-
-def _has_tracing() -> bool:
-    try:
-        return find_spec("opentelemetry.trace") is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _unknown_key(name: object, known: set[str]) -> str:

@@ -188,8 +188,8 @@ def log_start(worker: Any) -> None:
     served = worker.served()
     for scope, labels in sorted(served.items())[:MAX_SCOPES]:
         logger.info("stator.serving", extra={**scope.fields(), "models": labels})
-    if len(served) > MAX_SCOPES:
-        logger.info("stator.serving_others", extra={"schemas": len(served) - MAX_SCOPES})
+    if len(served) > MAX_SCOPES:  # stator.extensions.schemas
+        logger.info("stator.serving_others", extra={"schemas": len(served) - MAX_SCOPES})  # stator.extensions.schemas
 
 
 def log_ready(seconds: float) -> None:

@@ -51,7 +51,7 @@ class StatorRunner(WorkerOptions):
     models: Iterable[type[StatorModel]] | None = None
     concurrency: int | None = None
     concurrency_per_model: int | None = None
-    liveness_file: str | None = None
+    liveness_file: str | None = None  # stator.extensions.watchdog
     schedule_interval: float | None = None
     delete_interval: float | None = None
     lock_expiry: float | None = None
@@ -60,7 +60,7 @@ class StatorRunner(WorkerOptions):
     database: str | None = None
     shutdown_timeout: float | None = None
     # The schemas of PostgreSQL that it serves; None: the setting's schemas.
-    schemas: Sequence[str] | None = None
+    schemas: Sequence[str] | None = None  # stator.extensions.schemas
     # The scopes that it serves, once ``runstator`` has looked.
     scopes: Scopes | None = None
 
@@ -101,7 +101,7 @@ class StatorRunner(WorkerOptions):
             scopes=self.scopes_to_serve(),
             find=self._served(),
             run_for=self.run_for,
-            liveness_file=self.liveness_file,
+            liveness_file=self.liveness_file,  # stator.extensions.watchdog
             **{option.name: getattr(self, option.name) for option in fields(WorkerOptions)},
         )
 
@@ -112,7 +112,9 @@ class StatorRunner(WorkerOptions):
         return self.scopes
 
     def _served(self) -> Served | None:
-        served: Served | None = PATHS.served(self._managed, self.database, self.schemas)
+        chosen: Sequence[str] | None = None
+        chosen = self.schemas  # stator.extensions.schemas
+        served: Served | None = PATHS.served(self._managed, self.database, chosen)
         return served
 
     def settings(self) -> Settings:

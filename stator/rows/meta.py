@@ -77,8 +77,8 @@ class ModelOptions:
     heartbeat: str | None = None
     delete_manager: str | None = None
     fixed: tuple[str, ...] = ()  # stator.extensions.related
-    beside: tuple[str, ...] = ()
-    everywhere: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # stator.extensions.slices
+    everywhere: tuple[str, ...] = ()  # stator.extensions.slices
     claimable: "Callable[[str, Q], Q] | str | None" = None
     lease_end: "Callable[[float, Combinable], Expression] | str | None" = None
     max_runtime: "Callable[[], Expression] | str | None" = None
@@ -309,8 +309,8 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "lease_end": _wrong_function,
     "max_runtime": _wrong_function,
     "fixed": wrong_fields,  # stator.extensions.related
-    "beside": _wrong_labels,
-    "everywhere": _wrong_labels,
+    "beside": _wrong_labels,  # stator.extensions.slices
+    "everywhere": _wrong_labels,  # stator.extensions.slices
     "heartbeat": _wrong_seconds,
     "delete_manager": _wrong_manager,
 }

@@ -125,7 +125,7 @@ class Worker(WorkerOptions):
     scopes: InitVar[Scopes | None] = None
     find: Served | None = None
     run_for: float = 0.0
-    liveness_file: str | None = None
+    liveness_file: str | None = None  # stator.extensions.watchdog
 
     # Seconds from the start to the end of the first poll.
     ready_after: float = field(default=0.0, init=False)

@@ -91,7 +91,7 @@ def problems(queue: QueueRow) -> dict[str, str]:
         wrong_by_name["http_actions"] = wrong
     if queue.one_per_worker and not queue.actions_elsewhere and are_apart(task_model(), home()):
         wrong_by_name["one_per_worker"] = (
-            "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
+            "only programs that claim by name obey this over several nodes; then set actions_elsewhere, too"
         )
     if queue.exclusive != bool(queue.exclusive_key):
         wrong_by_name["exclusive_key"] = "an exclusive queue needs a key, and only an exclusive one has one"

@@ -124,8 +124,8 @@ class TaskRow(StatorModel):
         max_runtime = "tasks.queue.eligibility.timeout_in_process"
         reasons = "tasks.extensions.problems.unserved.reasons"
         fixed = ("batch",)  # stator.extensions.related tasks.extensions.batches
-        beside = ("tasks.Run",)
-        everywhere = ("tasks.Queue",)
+        beside = ("tasks.Run",)  # stator.extensions.slices
+        everywhere = ("tasks.Queue",)  # stator.extensions.slices
 
     class Meta:
         abstract = True

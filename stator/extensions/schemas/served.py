@@ -1,7 +1,7 @@
 """The schemas of PostgreSQL that a worker serves: which the setting names, and which of them have tables."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from stator.capabilities import capabilities_of
-from stator.conf import GivenNames, load_settings, wrong_schemas
+from stator.conf import WRONG, GivenNames, Settings, load_settings
 from stator.db.values import Row
 from stator.extensions.schemas import structures
 from stator.extensions.schemas.paths import follow_connections, tables_in
@@ -88,6 +88,18 @@ def served(models: Sequence[type[Model]], alias: str | None, chosen: Schemas | N
 def connect() -> None:
     """Let workers serve schemas, and pages and commands look into them."""
     PATHS.served = served
+    WRONG.append(_wrong)
+
+
+def _wrong(settings: Settings) -> Iterator[str]:
+    value = settings.SCHEMAS
+    is_path = isinstance(value, str) and "." in value
+    if not (callable(value) or is_path or _are_names(value)):
+        yield f"SCHEMAS={value!r} must be a list of names of schemas, or a function that returns one"
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) and name for name in value)
 
 
 def find_scopes(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Scopes, dict[str, str]]:
@@ -123,6 +135,6 @@ def _listed(schemas: Schemas) -> Sequence[str]:
         names = list(schemas())
     except (DatabaseError, InterfaceError) as error:
         raise Unusable(f"the function in STATOR['SCHEMAS'] failed: {one_line(error)}") from error
-    if wrong_schemas(names):
+    if not _are_names(names):
         raise Unusable(f"the function in STATOR['SCHEMAS'] returned {names!r}; return a list of names of schemas")
     return names

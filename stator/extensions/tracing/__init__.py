@@ -1,9 +1,11 @@
 """OpenTelemetry spans of attempts, and of rows that are moved without one, with the setting ``TRACING``."""
 
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from stator.conf import Settings
+from stator.conf import WRONG, Settings
 from stator.seams import Extension
 
 
@@ -22,4 +24,27 @@ def _end(settings: Settings) -> None:
         spans.flush()
 
 
-EXTENSION = Extension(name="tracing", around=lambda settings, label, state: _around(settings), moves=_around, end=_end)
+def connect() -> None:
+    """Refuse the setting where the package is not installed."""
+    WRONG.append(_wrong)
+
+
+def _wrong(settings: Settings) -> Iterator[str]:
+    if settings.TRACING is True and not _is_installed():
+        yield "TRACING needs opentelemetry-api, which is not installed; pip install 'django-stator[tracing]'"
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("opentelemetry.trace") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+EXTENSION = Extension(
+    name="tracing",
+    connect=("stator.extensions.tracing.connect",),
+    around=lambda settings, label, state: _around(settings),
+    moves=_around,
+    end=_end,
+)
