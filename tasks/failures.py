@@ -21,10 +21,6 @@ class OutOfAttempts(StatorError):
     """The task's last attempt ended without success."""
 
 
-class IsolationError(StatorError):
-    """The process of an isolated action ended without an answer."""
-
-
 class Release(TryAgainLater):
     """An action gives its task up for another worker, which is no error: the task is due after its back-off.
 
@@ -72,3 +68,6 @@ def last_line(text: str) -> str:
 @lru_cache(maxsize=1000)
 def _named(base: type[Exception], module: str, qualname: str) -> type[Exception]:
     return type(qualname.rpartition(".")[2], (base,), {"__module__": module, "__qualname__": qualname})
+
+
+from tasks.extensions.isolation.unanswered import IsolationError  # noqa: E402, F401

@@ -42,7 +42,7 @@ TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in
 FACADES = (
     "stator", "stator.graph.graphs", "stator.graph.states", "stator.models", "stator.querysets", "stator.rows.meta",
     "stator.testing", "stator.db.interface", "stator.adoption", "stator.migration_operations", "stator.runner",
-    "tasks.models", "tasks.queue.held_claims", "tasks.queue.queues", "tasks.testing",
+    "tasks.failures", "tasks.models", "tasks.queue.held_claims", "tasks.queue.queues", "tasks.testing",
 )  # fmt: skip
 # What a package offers under its own name and imports when it is used first.
 OFFERED = {"stator": {"stator.models"}}
