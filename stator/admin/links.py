@@ -49,11 +49,11 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
         ways.append((f"{awaited} {pk}", page_of(site, model_named(awaited), pk)))
     if reason.code in ("awaits_related", "heeds_related"):
         ways += _related(site, numbers)
-    if reason.code == "at_limit" and "state" in numbers:
+    if reason.code == "at_limit" and (state := numbers.get("state")):
         ways.append(
             (
                 "Those that hold it",
-                list_of(site, model, **state_field(model).asked([numbers["state"]]), condition="leased"),
+                list_of(site, model, **state_field(model).asked([state]), condition="leased"),
             )
         )
     if reason.code in ("leased", "lease_lost") and "host" in numbers:

@@ -90,7 +90,7 @@ def entering_from(
     owner: type[Model], target: State, before: list[Locked], *, start_over: bool = False
 ) -> columns.Changes:
     """Return the changes of locked rows that move."""
-    return columns.entering(state_field(owner), target, {row.state for row in before}, start_over=start_over)
+    return columns.entering(state_field(owner), target, {was.state for was in before}, start_over=start_over)
 
 
 def move_locked(
@@ -117,9 +117,9 @@ def _note_own(owner: type[Model], using: str, pks: set[object], target: State) -
 def _check_left(owner: type[Model], rows: list[Locked]) -> None:
     graph = graph_of(owner)
     kept = kept_states(owner)
-    if row := next((row for row in rows if row.state in kept), None):
+    if was := next((was for was in rows if was.state in kept), None):
         raise ProtectedState(
-            f"{owner._meta.label} {row.pk} is in {graph.__name__}.{row.state}, which only the framework or a method of "
+            f"{owner._meta.label} {was.pk} is in {graph.__name__}.{was.state}, which only the framework or a method of "
             f"{owner.__name__} can leave, not a move by hand"
         )
 
@@ -155,7 +155,7 @@ def tell_moves(owner: type[Model], using: str, before: list[Locked], target: Sta
     """Send the moves, and that rows are ready, once the transaction has committed."""
     if not before:
         return
-    moves = [signals.Move(row.pk, row.state, target.name) for row in before]
+    moves = [signals.Move(was.pk, was.state, target.name) for was in before]
     arguments = {"moves": moves, "failures": [], "using": using}
     if signals.transitioned.has_listeners(owner):
         transaction.on_commit(lambda: signals.transitioned.send(owner, **arguments), using=using)

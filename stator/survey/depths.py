@@ -282,13 +282,13 @@ def _claimed(rows: OperatorQuerySet, label: str) -> QuerySet[Model, Row]:
 
 def _note_held(claimed: list[Held], sums: Depths) -> None:
     sums.held = claimed
-    for row in claimed:
-        one = sums.states.setdefault(row.state, InState(row.state))
+    for held in claimed:
+        one = sums.states.setdefault(held.state, InState(held.state))
         one.leased += 1
-        one.oldest = max(one.oldest or 0.0, row.age)
-        if one.state and one.state.expect_within and row.age > one.state.expect_within:
+        one.oldest = max(one.oldest or 0.0, held.age)
+        if one.state and one.state.expect_within and held.age > one.state.expect_within:
             one.stuck += 1
-            sums.stuck.append(Stuck(row.pk, row.state, row.age))
+            sums.stuck.append(Stuck(held.pk, held.state, held.age))
 
 
 def _late(state: State) -> Q | None:

@@ -118,10 +118,10 @@ class _Request:
     reason: str
     visit: tuple[int, int] | None
 
-    def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
+    def take(self, using: str, rows: QuerySet[Model], was: Locked) -> Sent:
         """Take the event for an object that is locked."""
         graph = graph_of(self.owner)
-        mine = events_of(self.owner, using).filter(row.life.of_life, object_pk=str(self.pk))
+        mine = events_of(self.owner, using).filter(was.life.of_life, object_pk=str(self.pk))
         if self.name not in graph.event_names:
             named = ", ".join(graph.event_names) or "none"
             raise EventRefused(f"{graph.__name__} has no event {self.name!r}; its events: {named}")
@@ -130,38 +130,38 @@ class _Request:
                 raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
             return Sent("repeated", repeated, note=self._differing(using, repeated))
-        if self.visit not in (None, (row.life.number, row.life.visit)):
-            raise EventRefused(f"{self._object} has changed since it was asked for {self.name!r}; it is in {row.state}")
-        state = graph.states.get(row.state)
+        if self.visit not in (None, (was.life.number, was.life.visit)):
+            raise EventRefused(f"{self._object} has changed since it was asked for {self.name!r}; it is in {was.state}")
+        state = graph.states.get(was.state)
         if state is not None and self.name in state.events:
-            return self._given(using, rows, row, state.events[self.name])
+            return self._given(using, rows, was, state.events[self.name])
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
-        if awaited is None or self._was_taken(using, row):
-            raise EventRefused(self._not_awaited(row, state, mine))
+        if awaited is None or self._was_taken(using, was):
+            raise EventRefused(self._not_awaited(was, state, mine))
         event = self._checked(rows, awaited)
-        event.life = row.life.number
+        event.life = was.life.number
         event.until = Now() + timedelta(seconds=awaited.keep_for or 0.0)
         if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
         event.save(using=using)
-        note_event(self.owner, using, row.pk, event, "kept")
+        note_event(self.owner, using, was.pk, event, "kept")
         return Sent("kept", event)
 
-    def _was_taken(self, using: str, row: Locked) -> bool:
+    def _was_taken(self, using: str, was: Locked) -> bool:
         """Return whether the object has been, in this life, in a state that takes the event: it is kept only before."""
         records: QuerySet[Event] = QuerySet(Event, using=using)
-        mine = records.filter(row.life.of_life, model_label=self.owner._meta.label_lower, object_pk=str(self.pk))
+        mine = records.filter(was.life.of_life, model_label=self.owner._meta.label_lower, object_pk=str(self.pk))
         # A kept event has no source. Beside marks of states that were left, taken events tell of earlier releases.
         return mine.filter(name=self.name).exclude(source="").exists()
 
-    def _given(self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent) -> Sent:
+    def _given(self, using: str, rows: QuerySet[Model], was: Locked, awaited: AwaitedEvent) -> Sent:
         event = self._checked(rows, awaited)
         if (
             event.voter
-            and events_of_visit(self.owner, using, row.pk, row.life).filter(name=self.name, voter=event.voter).exists()
+            and events_of_visit(self.owner, using, was.pk, was.life).filter(name=self.name, voter=event.voter).exists()
         ):
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already; another sender is needed")
-        if missing := apply_event(self.owner, using, row, awaited, event):
+        if missing := apply_event(self.owner, using, was, awaited, event):
             return Sent("counted", event, missing)
         return Sent("moved" if awaited.target else "ready", event)
 
@@ -206,12 +206,12 @@ class _Request:
         note_event(self.owner, using, self.pk, again, f"repeated: {note}")
         return note
 
-    def _not_awaited(self, row: Locked, state: State | None, mine: QuerySet[Event]) -> str:
+    def _not_awaited(self, was: Locked, state: State | None, mine: QuerySet[Event]) -> str:
         waits = f"it waits for {' or '.join(state.events)}" if state and state.events else "it waits for no event"
-        decided = mine.filter(version=row.life.visit).order_by("-pk").first()
+        decided = mine.filter(version=was.life.visit).order_by("-pk").first()
         by = f" from {decided.sender}" if decided and decided.sender else ""
         why = f" since {decided.name!r}{by}" if decided else ""
-        return f"{self._object} is in {row.state}{why}, and does not take {self.name!r} there; {waits}"
+        return f"{self._object} is in {was.state}{why}, and does not take {self.name!r} there; {waits}"
 
     def _checked(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> Event:
         """Return the unsaved event if its sender and its payload are valid."""
@@ -292,10 +292,10 @@ def withdraw(
     sender, named, withdrawn = name_of(sender_of(by)), f"{owner._meta.label} {shown_key(pk)}", []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        [row] = before
-        state = graph_of(owner).states.get(row.state)
+        [was] = before
+        state = graph_of(owner).states.get(was.state)
         awaited = state.events.get(name) if state else None
-        votes = events_of_visit(owner, alias, pk, row.life).filter(name=name, source=row.state, voter__isnull=False)
+        votes = events_of_visit(owner, alias, pk, was.life).filter(name=name, source=was.state, voter__isnull=False)
         mine = votes.filter(voter=sender, to="").first() if awaited and sender else None
         if awaited is None or mine is None:
             raise EventRefused(f"{named} has no {name!r} from {sender or 'this sender'} that still waits for others")
@@ -303,7 +303,7 @@ def withdraw(
         if missing <= 0 and awaited.target is None:
             raise EventRefused(f"{named} has got {name!r} from all its senders; it cannot be withdrawn")
         mine.reason = reason
-        note_event(owner, alias, row.pk, mine, "withdrawn")
+        note_event(owner, alias, was.pk, mine, "withdrawn")
         mine.delete()
         withdrawn.append(Sent("withdrawn", mine, missing + 1))
         return 1

@@ -192,7 +192,7 @@ class _Undoing:
     def _batch(self, page: list[Was]) -> set[str]:
         """Let the untouched objects of a page go back; return their keys."""
         states, rows = graph_of(self.model).states, self._rows
-        known = {row.object_pk: row for row in page if row.state in states}
+        known = {was.object_pk: was for was in page if was.state in states}
         keys = [key for text in known if (key := self._key(text)) is not None]
         with transaction.atomic(using=self.using):
             locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
@@ -272,7 +272,7 @@ class _Undoing:
             moved(model, using, target.name, [row.pk for row in some], some)
             tell_moves(model, using, some, target)
         for follower in followers_of(model):
-            follower.undone(self._rows.filter(pk__in=[row.pk for row in going.values()]))
+            follower.went_back(self._rows.filter(pk__in=[row.pk for row in going.values()]))
 
     def _by_target(self, going: Going) -> Iterator[tuple[State, list[Locked]]]:
         """Yield each state that objects go back to, with these objects."""
@@ -346,15 +346,15 @@ def _as_left(before: Was, row: Locked) -> bool:
     return (before.version, before.tried) == (row.version, row.attempts)
 
 
-def _why(row: Was, now: Sequence[object] | None, field: StateField) -> str:
+def _why(was: Was, now: Sequence[object] | None, field: StateField) -> str:
     """Return why an object was left alone. ``now``: what is stored for its state, version and claim; None if gone."""
     if now is None:
         return "is gone"
     state, version, claim = field.name_of(now[0]), *now[1:]
     if claim is not None:
         return f"is being attempted in {state}"
-    if version != row.version:
+    if version != was.version:
         return f"is in {state} now"
-    if row.state not in field.graph.states:
-        return f"was in {row.state}, which is no state of the graph"
+    if was.state not in field.graph.states:
+        return f"was in {was.state}, which is no state of the graph"
     return "was attempted or made due since"
