@@ -8,6 +8,7 @@ import ast
 import fnmatch
 import io
 import re
+import sys
 import tokenize
 from collections import defaultdict
 from dataclasses import dataclass
@@ -35,8 +36,7 @@ class Extension:
     of_queue: bool = False
 
 
-# Many schemas, divided tables and the nodes of Citus are ways to have more than one scope (``stator/scopes.py``). The
-# column of ``spread`` is one of the model, whatever divides its table.
+# Many schemas, divided tables and the nodes of Citus are ways to have more than one scope (``stator/scopes.py``).
 EXTENSIONS = {
     # Without words that the core has for other things: resting rows.
     "schemas": Extension(
@@ -45,18 +45,20 @@ EXTENSIONS = {
         r"|stator\.schemas|^resting_?schemas?$|extensions\.schemas",
         tests="tests/citus/test_schemas.py",
     ),
-    # Without words that the core has for other things: a place in a line or a table.
+    # Without words that the core has for other things: a place in a line or a table. The column of ``spread`` is one of
+    # the model, whatever divides its table: it begins the indexes, and says in which part (``shard``) a row is. Whether
+    # a database ``has_nodes`` is one of its capabilities, and ``read_first`` a hint for any engine that has several.
     "slices": Extension(
         "stator/citus/*",
-        r"(?i)^(slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
-        r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
-        r"|citus|_on_nodes|^shard$",
+        r"(?i)^(slice_of|in_slices|freeslices|numberedslices|for_any_slice|is_on_node"
+        r"|is_distributed|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|citus|_on_nodes",
         tests="tests/citus/*",
     ),
+    # Not each ``event``: a line of the log is one. What programs catch is in ``stator.exceptions`` together.
     "events": Extension(
         "stator/templates/stator/answer.html stator/templates/stator/admin/waiting.html "
         "stator/templates/stator/admin/answer_link.html stator/templates/stator/admin/events.html",
-        r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
+        r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events|\w+\.event|event_names|awaited_events"
         r"|may_send|send_event\w*|on_event\w*)$",
     ),
     # Without words that the core has for other things: a worker waits, and ``awaited`` calls a coroutine.
@@ -72,7 +74,7 @@ EXTENSIONS = {
     ),
     "progress": Extension(
         "",
-        r"^(\w+_progress|progress_of|Progress|Reached|reached)$",
+        r"^(\w+_progress|progress_of|Progress|Reached)$",
     ),
     "pauses": Extension(
         "stator/templates/stator/admin/end_pause.html stator/templates/stator/admin/pause_notice.html",
@@ -82,16 +84,18 @@ EXTENSIONS = {
         "",
         r"reconcile|watched_(fields|values)|_loaded_watched",
     ),
+    # The setting HISTORY_RETENTION is also that of the actions of people.
     "reports": Extension(
         "",
-        r"^(history|History|Report|report_of|HISTORY\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
+        r"^(history|History|Report|report_of|HISTORY(?!_RETENTION)\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|extensions\.reports",
     ),
     "stats": Extension(
         "",
-        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|thin|SAMPLE|stator_stats)$",
+        r"^(Stats|Depth|sample_depths|merge_stats|thin|SAMPLE|stator_stats)$",
     ),
-    "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
+    # Not the concurrency of a worker.
+    "limits": Extension("", r"^((state|source)\.concurrency|Limit|concurrency_limits)$"),
     "model_rules": Extension(""),
     "partitions": Extension(
         "",
@@ -116,7 +120,8 @@ EXTENSIONS = {
         "",
         r"(?i)supervis|reload|beside_runserver|RUNSERVER_WORKER",
     ),
-    "watchdog": Extension("", r"(?i)watchdog|liveness"),
+    # Its setting says how long a loop may hang; the endpoint and isolated processes ask it too.
+    "watchdog": Extension("", r"[Ww]atchdog|(?i:liveness)"),
     "metrics": Extension(
         "stator/metrics.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
@@ -133,11 +138,11 @@ EXTENSIONS = {
         "stator/strict_fence.py",
         r"guard|^unsaved$|(?i:strict_?fence)",
     ),
-    # The paths that migrations name stay, and with them what our own migrations use.
+    # The paths that migrations name stay, and with them what our own migrations use. Not the former name of a state:
+    # workers give its rows the new one without any migration.
     "migrating": Extension(
         "stator/management/autodetector.py",
-        r"^(RenameState|RemoveState|RemapState|RenameRecords|FillStates|KeepDueTimes|StateChanges|[Aa]utodetector"
-        r"|renamed_from|renames|rename)$",
+        r"^(RenameState|RemoveState|RemapState|RenameRecords|FillStates|KeepDueTimes|StateChanges|[Aa]utodetector)$",
         tests="tests/stator/management/test_autodetector.py tests/stator/test_migration_operations_renames.py "
         "tests/stator/test_migration_operations_states.py tests/stator/test_adoption.py",
     ),
@@ -166,7 +171,7 @@ EXTENSIONS = {
     ),
     "admin": Extension(
         "stator/admin/* stator/templates/stator/admin/* stator/static/stator/*",
-        r"^(stator\.admin.*|StatorAdmin|ManagedList|AdminAction|add_section)$",
+        r"^(stator\.admin.*|StatorAdmin|ManagedList|add_section)$",
         tests="tests/stator/admin/*",
     ),
     "check_graph": Extension(
@@ -298,8 +303,14 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], list[tuple[str, range]], se
     """Return the names and words of strings in each line, what is defined where, and the lines of code that count."""
     names, defined, code, documented = defaultdict(set), [], set(), _docstrings(tree_of(path))
     blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    root = owner = dot = ""
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type in blank or token.start[0] in documented:
+        # An event of ``threading`` is none of ours, and our module ``stator.logs`` is named as a whole.
+        root = root if "." in (dot, token.string) else token.string
+        of_module = dot == "." and root in {*sys.stdlib_module_names, "django", *APPS}
+        named = f"{owner}.{token.string}" if dot == "." else token.string
+        owner, dot = dot, token.string
+        if token.type in blank or token.start[0] in documented or of_module:
             continue
         code.update(range(token.start[0], token.end[0] + 1))
         for line, text in enumerate(token.string.splitlines(), token.start[0]):
@@ -307,6 +318,7 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], list[tuple[str, range]], se
             # f-string are tokens of their own.
             for word in re.findall(r"(?!whole number)[A-Za-z_][\w.]*", text):
                 names[line].update((word, *word.split(".")))
+        names[token.start[0]].add(named)
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names[node.lineno].add(node.module)
