@@ -16,7 +16,7 @@ from django.core.management import load_command_class
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
 from stator.extensions.metrics.measures import counters
-from stator.extensions.problems.kinds import all_kinds
+from stator.extensions.problems.kinds import KINDS, all_kinds
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import gauges
@@ -164,6 +164,16 @@ def test_every_problem_is_explained_with_its_level() -> None:
     explained = set(re.findall(r"^``(\w+)`` +(error|warning) ", page, re.MULTILINE))
     kinds = {(kind.code, kind.level) for kind in all_kinds() if kind.of_many}
     assert explained == {*kinds, ("stale_pause", "warning")}
+
+
+def test_every_reason_has_a_line_in_the_guide() -> None:
+    # Tasks have a table of their own.
+    of_every_object, heading, _ = (DOCS / "guides/stuck.rst").read_text().partition("\nWho serves a task\n")
+    assert heading
+    first = {kind.code for kind in KINDS if kind.sentences and kind.rows}
+    # Said after other reasons only; and of one object, which a count of many has among those that wait.
+    further = {"takes_event", "heeds_related", "steps_done"} | {"circle", "awaits_nobody"}
+    assert set(re.findall(r"^``(\w+)``  ", of_every_object, re.MULTILINE)) == {"gone"} | first | further
 
 
 def test_every_event_of_the_log_is_named_and_no_other() -> None:

@@ -171,7 +171,7 @@ def take_the_key(one: Troubled) -> None:
     keys = {key(one.failing), key(one.stuck)}
     moved = asked("stator", "move", one.label, target, "--reason", "why", *keys)
     assert (moved["moved"], state_name(row(one.stuck))) == (2, target)
-    assert asked("stator", "undo", moved["action"], "--reason", "wrong")["count"] == 2
+    assert asked("stator", "undo", moved["action"], "--reason", "wrong")["count"] == 2  # stator.extensions.undo
     told = History.objects.filter(model_label=one.label.lower(), to=target).values_list("object_pk", flat=True)
     assert {shown_text(owner_of(one.model), text) for text in told} == keys
 

@@ -15,8 +15,11 @@ run, asked, refused = (partial(call, "stator") for call in (commanding.run, comm
 
 
 def undo_line():
-    """The line about the latest action."""
-    return f"To undo this within 1 h: manage.py stator undo {Action.objects.latest('pk').pk}\n"
+    """The line about the latest action; empty without the extension."""
+    lines = [
+        f"To undo this within 1 h: manage.py stator undo {Action.objects.latest('pk').pk}\n",  # stator.extensions.undo
+    ]
+    return "".join(lines)
 
 
 def held(seconds=60):

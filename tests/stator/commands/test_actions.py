@@ -67,6 +67,12 @@ OF_EVENTS = {
         lambda one: one.state == "rejected", History, "reject: twice", model=Expense,
     ),
 }  # fmt: skip
+OF_UNDO = {
+    "undo": Verb(
+        "{action} --reason mistake", "1 of 1 object went back.", lambda one: one.state == "new", History,
+        "undid action {action}: mistake", before=moved_by_mistake,
+    ),
+}  # fmt: skip
 VERBS = {
     "move": Verb(
         f"{LABEL} done {{pk}} --reason sold", "1 of 1 moved to done.", lambda one: one.state == "done", History, "sold"
@@ -78,10 +84,7 @@ VERBS = {
     "unlock": Verb(
         f"{LABEL} {{pk}}", "1 of 1 unlocked.", lambda one: one.state_claim is None, History, "unlocked", held(86400)
     ),
-    "undo": Verb(
-        "{action} --reason mistake", "1 of 1 object went back.", lambda one: one.state == "new", History,
-        "undid action {action}: mistake", before=moved_by_mistake,
-    ),
+    **OF_UNDO,  # stator.extensions.undo
     **OF_PAUSES,  # stator.extensions.pauses
     **OF_EVENTS,  # stator.extensions.events
 }  # fmt: skip
@@ -161,6 +164,7 @@ def test_unlock_tells_what_may_still_run_and_pauses_if_asked():
     assert told.startswith(f"1 of 2 unlocked: the other is not claimed.\nIt may still run: {other.pk}: attempt 0"), told
 
 
+@pytest.mark.needs("events")
 def test_send_counts_users_and_says_how_many_are_missing():
     User.objects.create_superuser("anna")
     expense = put(Expense)
@@ -193,6 +197,7 @@ def test_keys_that_no_object_has_are_named_with_exit_code_1_and_keys_given_twice
     assert run(*move, *keys, code=1) == told
 
 
+@pytest.mark.needs("undo")
 def test_undo_names_what_it_leaves_alone():
     errands = [put(Errand) for _ in range(25)]
     moved = asked("move", LABEL, "done", "--state", "new", "--reason", "sent")
@@ -209,7 +214,7 @@ def test_undo_names_what_it_leaves_alone():
     assert answer["named"][str(errands[2].pk)] == "is in heir now"
 
 
-@pytest.mark.needs("pauses")
+@pytest.mark.needs("pauses", "undo")
 def test_actions_of_the_last_hour_are_listed_and_say_whether_they_are_undone():
     assert run("undo") == "Nobody has changed objects by hand in the last 1 h.\n"
     put(Errand, **held())

@@ -28,6 +28,9 @@ OF_EVENTS: list[tuple[list[str], str]] = [
     (["send", EXPENSES, "1", "approve", "--by", "nobody"], "--by 'nobody': there is no such user; give the usern"),
     (["send", EXPENSES, "1", "reject", "--payload", "{"], "--payload '{' is not JSON: Expecting property name"),
 ]
+OF_UNDO: list[tuple[list[str], str]] = [
+    (["undo", "4711"], "there is no action 4711; stator undo without a number lists those of the last hour"),
+]
 BAD: list[tuple[list[str], str]] = [
     *OF_PAUSES,  # stator.extensions.pauses
     *OF_EVENTS,  # stator.extensions.events
@@ -43,7 +46,7 @@ BAD: list[tuple[list[str], str]] = [
     (["preview", LABEL, "--limit", "9999999"], "--limit 9999999 must be from 1"),
     (["preview", LABEL, "--timeout", "0"], "--timeout 0.0 must be above 0"),
     (["preview", LABEL, "--where", "name__regex=("], "patterns are not allowed"),
-    (["undo", "4711"], "there is no action 4711; stator undo without a number lists those of the last hour"),
+    *OF_UNDO,  # stator.extensions.undo
     (["explain", "auth.User", "1"], "is not managed by Stator"),
     (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
     (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),

@@ -7,10 +7,11 @@ import pytest
 from django.core.management import CommandError
 from django.db import OperationalError
 
-from stator.models import Action, History
+from stator.models import History
 from tasks.commands import operating
 from tasks.models import Task
 from tests import commanding
+from tests.stator.commands.errands import undo_line
 from tests.stator.making import ago, change
 from tests.tasks.making import claim_one, claimed, fresh, make_queue, make_task
 from tests.tasks.queue.processes import live_process
@@ -86,9 +87,10 @@ def test_shared_dead_letter_tells_the_error_of_a_part(queue):
 
 def test_dead_letters_are_requeued_by_number(queue):
     dead, waiting = make_task(queue, "errored"), make_task(queue)
-    told, undo = run("requeue", dead.pk, waiting.pk, "--reason", "mended").splitlines()
-    assert told == "1 of 2 requeued; only errored tasks that are not part of another task can be requeued."
-    assert undo == f"To undo this within 1 h: manage.py stator undo {Action.objects.get().pk}"
+    told = run("requeue", dead.pk, waiting.pk, "--reason", "mended")
+    assert told == (
+        f"1 of 2 requeued; only errored tasks that are not part of another task can be requeued.\n{undo_line()}"
+    )
     assert fresh(dead).status == "pending"
     entry = History.objects.filter(object_pk=str(dead.pk)).latest("pk")
     assert (entry.actor, entry.reason) == (getpass.getuser(), "mended")
@@ -99,7 +101,7 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
         make_task(queue, "errored")
     make_task(make_queue("mail"), "errored")
     monkeypatch.setattr("tasks.querysets.MAX_TASKS", 2)
-    text, _ = run("requeue", "--queue", "encode", "--per-minute", 1).splitlines()
+    text, *_ = run("requeue", "--queue", "encode", "--per-minute", 1).splitlines()
     assert text.startswith("2 of queue encode requeued; the last is due at ")
     assert text.endswith("; there are more: repeat the command after these are done.")
     answer = asked("requeue", "--queue", "encode")
@@ -109,9 +111,10 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
 
 def test_tasks_are_canceled(queue):
     running, waiting = make_task(queue, "running"), make_task(queue)
-    told, undo = run("cancel", waiting.pk, running.pk).splitlines()
-    assert told == "1 of 2 canceled; the others are gone, have ended, or are running (--running cancels these)."
-    assert undo == f"To undo this within 1 h: manage.py stator undo {Action.objects.get().pk}"
+    told = run("cancel", waiting.pk, running.pk)
+    assert told == (
+        "1 of 2 canceled; the others are gone, have ended, or are running (--running cancels these).\n" + undo_line()
+    )
     answer = asked("cancel", running.pk, "--running", "--reason", "a mistake")
     assert (answer["canceled"], answer["named"], len(answer["actions"])) == (1, 1, 1)
     assert fresh(running).status == "canceled"
