@@ -147,7 +147,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "var" / "static"
 USE_TZ = True
 TIME_ZONE = "UTC"
-TASKS = {"default": {"BACKEND": "tasks.backend.StatorBackend"}}
+TASKS = {"default": {"BACKEND": "tasks.backend.StatorBackend"}}  # tasks.extensions.backend
 # Django 6.1 and later; SMTP on this host, as older versions have it by default.
 MAILERS: dict[str, dict[str, object]] = {"default": {}}
 

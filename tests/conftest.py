@@ -71,7 +71,7 @@ FRAMEWORK = (
     "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
     "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/schemas/test_all_schemas.py",
     "tests/stator/management/", "tests/stator/extensions/processes/", "tests/tasks/admin/", "tests/tasks/api/",
-    "tests/stator/extensions/undo/test_pages.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
+    "tests/stator/extensions/undo/test_admin.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
 )  # fmt: skip
 # What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
 # run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they

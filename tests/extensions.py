@@ -26,7 +26,7 @@ class Extension:
     """``files``: its own, as patterns. ``words``: the names that spell it; none if nothing but an import does.
 
     ``needs``: extensions that cannot be without it. ``tests``: what tests only it, as patterns. ``of_queue``: the queue
-    is built on it and goes with it.
+    is built on it and goes with it. ``pages``: what the addresses of its pages begin with.
     """
 
     files: str
@@ -34,6 +34,7 @@ class Extension:
     needs: str = ""
     tests: str = ""
     of_queue: bool = False
+    pages: str = ""
 
 
 # Many schemas, divided tables and the nodes of Citus are ways to have more than one scope (``stator/scopes.py``).
@@ -162,7 +163,7 @@ EXTENSIONS = {
         "stator/templates/stator/admin/search_form.html stator/templates/stator/admin/state_bar.html",
         r"^(Overview|[Ss]parkline|shown_problem|Minutes|minutes_of|[Ss]tays|flows)$|admin_site",
         needs="admin problems",
-        tests="tests/stator/extensions/overview/*",
+        pages="/admin/stator/overview/",
     ),
     "pictures": Extension(
         "stator/templates/stator/graph.svg stator/templates/stator/admin/graph.svg "
@@ -172,7 +173,8 @@ EXTENSIONS = {
     "admin": Extension(
         "stator/admin/* stator/templates/stator/admin/* stator/static/stator/*",
         r"^(stator\.admin.*|StatorAdmin|ManagedList|add_section)$",
-        tests="tests/stator/admin/*",
+        tests="tests/stator/admin/* examples/*/admin.py",
+        pages="/admin/",
     ),
     "check_graph": Extension(
         "stator/testing_graph/*", r"check_graph|testing_graph", tests="tests/stator/test_testing_graph.py"
@@ -184,13 +186,18 @@ EXTENSIONS = {
         "tasks/api/* tasks/templates/admin/tasks/consumer/*",
         r"^(tasks\.api.*|Consumer|consumers?)$",
         tests="tests/tasks/api/* tests/tasks/serving.py tests/tasks/admin/test_consumers.py",
+        pages="/api/",
     ),
     "client": Extension("tasks/client/*", r"^tasks\.client.*", tests="tests/tasks/client/*"),
     # The loop is the client's too, whose folder is copied.
     "consume": Extension(
         "tasks/queue/consuming.py", r"(?i)^a?consume$|QueueLoop|^Consumes$|queue\.consuming", needs="client"
     ),
-    "backend": Extension("tasks/backend/*", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"),
+    "backend": Extension(
+        "tasks/backend/*",
+        r"^tasks\.backend.*|StatorBackend",
+        tests="tests/tasks/backend/* tests/testapp/tasks.py",
+    ),
     # Without words that the core has for other things: a turn of a worker's scheduler is a tick, and ``schedule`` is an
     # option of other queues and the thread of that scheduler.
     "schedules": Extension(
@@ -211,7 +218,9 @@ EXTENSIONS = {
     ),
     # Errored tasks are dead letters of the core, whether or not somebody is told.
     "notices": Extension("tasks/dead_letters.py", r"^(DeadLetter|send_notices|notice_due)$|tasks\.dead_letters"),
-    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*"),
+    "tasks_admin": Extension(
+        "tasks/admin/*", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*", pages="/admin/tasks/"
+    ),
     "tasks_commands": Extension(
         "tasks/commands/* tasks/management/*",
         r"^tasks\.commands.*",
@@ -265,9 +274,9 @@ def own_files(name: str) -> list[Path]:
 
 
 def own_tests(name: str) -> list[Path]:
-    """Return what tests an extension alone: its folders of tests, and what must lie elsewhere."""
-    extension = EXTENSIONS.get(name)
-    return _files(("tests",), f"tests/*/extensions/{name}/* {extension.tests if extension else ''}")
+    """Return what tests an extension alone: its folders, ``test_NAME.py`` of others for it, what must lie elsewhere."""
+    extension, folders = EXTENSIONS.get(name), f"tests/*/extensions/{name}/* tests/*/extensions/*/test_{name}.py"
+    return _files(("tests", "examples"), f"{folders} {extension.tests if extension else ''}")
 
 
 def _files(folders: tuple[str, ...], patterns: str) -> list[Path]:

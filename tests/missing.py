@@ -1,5 +1,6 @@
 """What tests import in place of what a deleted extension had (``bin/without``): a test that uses it is left out."""
 
+import argparse
 import os
 import re
 import traceback
@@ -8,9 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import AsyncClient, Client
 
-# The functions that it defined, and the options, columns and arguments of others that are its own.
+# The functions that it defined, the options, columns and arguments of others that are its own, and the fixtures of its
+# tests; its subcommands; what the addresses of its pages begin with.
 GONE: set[str] = set()
+COMMANDS: set[str] = set()
+PAGES: set[str] = set()
+
+# The processes of pytest itself, not those that tests start.
+_TESTING: set[int] = set()
 
 # What a call, a queryset and a publication say of a name that they do not know.
 UNKNOWN = re.compile(
@@ -33,12 +41,41 @@ class Missing:
         return self()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if "PYTEST_CURRENT_TEST" not in os.environ:
+        if os.getpid() not in _TESTING or "PYTEST_CURRENT_TEST" not in os.environ:
             return self
         pytest.skip(f"{self.__name__} belongs to a deleted extension")
 
     __getitem__ = __iter__ = __len__ = __contains__ = __add__ = __sub__ = __mul__ = __rsub__ = __call__
     __index__ = __int__ = __float__ = __lt__ = __gt__ = __instancecheck__ = __enter__ = __exit__ = __call__
+
+    def __next__(self) -> Any:
+        self()
+        raise StopIteration
+
+
+def pytest_configure() -> None:
+    """Leave out a test that asks for one of its pages, or calls one of its subcommands, whatever it makes of that."""
+    _TESTING.add(os.getpid())
+    check = argparse.ArgumentParser._check_value  # type: ignore[attr-defined]
+
+    def check_value(parser: Any, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices and value in COMMANDS:
+            pytest.skip(f"the subcommand {value} belongs to a deleted extension")
+        check(parser, action, value)
+
+    argparse.ArgumentParser._check_value = check_value  # type: ignore[attr-defined]
+    for client in (Client, AsyncClient):
+        client.request = _asking(client.request)  # type: ignore[method-assign]
+
+
+def _asking(request: Any) -> Any:
+    def ask(client: Any, **given: Any) -> Any:
+        path = given.get("PATH_INFO") or given.get("path", "")
+        if path.startswith(tuple(PAGES)):
+            pytest.skip(f"{path} belongs to a deleted extension")
+        return request(client, **given)
+
+    return ask
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,6 +91,8 @@ def pytest_runtest_call() -> Iterator[None]:
 
 def _asked_for(error: Exception) -> str:
     """Return the name that is unknown to what a test asked; empty if code that is left asked for it."""
+    if isinstance(error, pytest.FixtureLookupError):
+        return error.argname or ""
     known = UNKNOWN.search(str(error))
     name = (error.name if isinstance(error, AttributeError) else known and known[known.lastindex or 0]) or ""
     root = Path(__file__).parent.parent

@@ -19,10 +19,11 @@ LEFT_OUT = {"django.contrib.admin", "ninja"} if os.environ.get("TEST_WORKER") el
 INSTALLED_APPS = [*(app for app in INSTALLED_APPS if app not in LEFT_OUT), "tests.testapp"]
 # The workers that tests start are given theirs in the environment.
 STATOR = stator_settings(dict(os.environ))
+_OURS, _ALONE = "tasks.backend.StatorBackend", {"isolated": True}
 TASKS = {
-    "default": {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": ["default", "mail"]},
-    "retrying": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"max_attempts": 3, "backoff": 30}},
-    "isolated": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"isolated": True}},  # tasks.extensions.isolation
+    "default": {"BACKEND": _OURS, "QUEUES": ["default", "mail"]},  # tasks.extensions.backend
+    "retrying": {"BACKEND": _OURS, "OPTIONS": {"max_attempts": 3, "backoff": 30}},  # tasks.extensions.backend
+    "isolated": {"BACKEND": _OURS, "OPTIONS": _ALONE},  # tasks.extensions.isolation, tasks.extensions.backend
 }
 
 

@@ -169,7 +169,7 @@ def delete(folder: Path, name: str) -> None:
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
     options, names = set(), set()
     for path in gone:
-        if path.suffix == ".py" and path.parts[0] != "tests":
+        if path.suffix == ".py" and (path.parts[0] != "tests" or path.name == "conftest.py"):
             # One that went with an extension before has no copy any more.
             source = folder / path if (folder / path).is_file() else ROOT / path
             defined = ast.walk(ast.parse(source.read_text()))
@@ -196,7 +196,11 @@ def delete(folder: Path, name: str) -> None:
             path.write_text(left)
     if (folder / "tests").is_dir():
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
-        _append(folder / "tests" / "missing.py", f"\nGONE.update({sorted(names)})\n")
+        modules = [path.with_suffix("").parts for path in gone if "commands" in path.parts[:-1]]
+        commands = {parts[parts.index("commands") + 1] for parts in modules}
+        pages = EXTENSIONS[name].pages.split() if name in EXTENSIONS else []
+        lines = f"GONE.update({sorted(names)})\nCOMMANDS.update({sorted(commands)})\nPAGES.update({pages})\n"
+        _append(folder / "tests" / "missing.py", f"\n{lines}")
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
