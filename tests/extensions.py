@@ -214,7 +214,7 @@ EXTENSIONS = {
     "throttles": Extension(
         "",
         r"^(ActionRate|ActionSlot|UsedLimit|put_off|rate|frequency|throttle)$|extensions\.throttles",
-        tests="tests/operating/test_limits.py",
+        tests="tests/operating/test_limits.py tests/testapp/throttled.py",
     ),
     # Errored tasks are dead letters of the core, whether or not somebody is told.
     "notices": Extension("tasks/dead_letters.py", r"^(DeadLetter|send_notices|notice_due)$|tasks\.dead_letters"),

@@ -21,9 +21,7 @@ PAGES: set[str] = set()
 _TESTING: set[int] = set()
 
 # What a call, a queryset and a publication say of a name that they do not know.
-UNKNOWN = re.compile(
-    r"unexpected keyword arguments?:? '(\w+)'|Cannot resolve keyword '(\w+)'|a task has no option '(\w+)'"
-)
+UNKNOWN = re.compile(r"(?:keyword arguments?:?|Cannot resolve keyword|has no option|has no field named) '(\w+)'")
 
 
 class Missing:
@@ -94,7 +92,7 @@ def _asked_for(error: Exception) -> str:
     if isinstance(error, pytest.FixtureLookupError):
         return error.argname or ""
     known = UNKNOWN.search(str(error))
-    name = (error.name if isinstance(error, AttributeError) else known and known[known.lastindex or 0]) or ""
+    name = (error.name if isinstance(error, AttributeError) else known and known[1]) or ""
     root = Path(__file__).parent.parent
     paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root)]

@@ -173,7 +173,7 @@ def delete(folder: Path, name: str) -> None:
             # One that went with an extension before has no copy any more.
             source = folder / path if (folder / path).is_file() else ROOT / path
             defined = ast.walk(ast.parse(source.read_text()))
-            names |= {node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+            names |= {name for node in defined for name in _defined(node)}
         if (folder / path).is_file():
             options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))
             (folder / path).unlink()
@@ -204,6 +204,16 @@ def delete(folder: Path, name: str) -> None:
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+
+
+def _defined(node: ast.AST) -> list[str]:
+    """Return the name of a function, or the names of the fields of a class."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    fields = (
+        [each.target for each in node.body if isinstance(each, ast.AnnAssign)] if isinstance(node, ast.ClassDef) else []
+    )
+    return [field.id for field in fields if isinstance(field, ast.Name)]
 
 
 def _append(path: Path, text: str) -> None:

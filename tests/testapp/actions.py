@@ -158,22 +158,13 @@ def write(name: str) -> None:
     Group.objects.create(name=name)
 
 
-@tasks.action("twice", rate="2/h", key="channel")
-def twice(channel: str = "", number: int = 0) -> None:
-    """At most twice an hour for each channel."""
-    seen.append(channel)
-
-
-@tasks.action("single", concurrency=1, key=lambda task: task.data["door"])
-async def single(door: str) -> str:
-    """One at a time for each door."""
-    return door
-
-
 @tasks.action("go-through")
 def enter(door: str, number: int) -> None:
     """Go through a door for one."""
     go_through(door, number)
 
 
-from tests.testapp import isolated  # noqa: E402, F401 - tasks.extensions.isolation
+from tests.testapp import (  # noqa: E402
+    isolated,  # noqa: F401 - tasks.extensions.isolation
+    throttled,  # noqa: F401 - tasks.extensions.throttles
+)

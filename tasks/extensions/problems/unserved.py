@@ -21,14 +21,13 @@ from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, 
 from tasks.queue.serving import Service, services_of, taken
 from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import Rows, queue_rows, task_rows
-from tasks.rows.tasks import TaskRow
+from tasks.rows.tasks import NO_PART, TaskRow
 
 # Among many tasks, one that every live worker has had is searched for only if at most this many workers are live.
 MAX_JUDGED = 10
 
 # The condition without which some worker may have a task that is served.
-TRIED = Q(state_attempts__gt=0) | ~Q(worker_ids=[])
-TRIED |= ~Q(whole=None)  # tasks.extensions.shared
+TRIED = Q(state_attempts__gt=0) | ~NO_PART | ~Q(worker_ids=[])
 
 # The most queues that are examined, by name.
 MAX_QUEUES = 1000

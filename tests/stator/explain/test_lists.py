@@ -92,7 +92,9 @@ LISTED: dict[str, tuple[Callable[[], None], int]] = {
 # They link to a page, a section or nothing.
 UNLISTED = {
     "no_worker", "incomplete", "silent_worker", "late_leases", "deaf_worker", "versions", "unserved", "queue_paused",
-    "ticks_failed", "schedule_late", "same_name", "queue_unclaimable", "starved", "throttled", "unread", "read_only",
+    "same_name", "queue_unclaimable", "starved", "unread", "read_only",
+    *("ticks_failed", "schedule_late"),  # tasks.extensions.schedules
+    "throttled",  # tasks.extensions.throttles
     "paused",  # stator.extensions.pauses
     "shadow",  # stator.extensions.shadow
     *("waiting", "circle"),  # stator.extensions.related

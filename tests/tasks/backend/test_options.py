@@ -29,7 +29,7 @@ class TestOptions:
             ({"max_attempts": 0}, "max_attempts=0 must be a whole number of at least 1"),
             ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
             ({"modules": "os"}, "modules='os' must be a list of module names"),
-            ({"rate": "fast"}, "rate='fast' must be a number of starts and a time"),
+            ({"rate": "fast"}, "rate='fast' must be a number of starts and a time"),  # tasks.extensions.throttles
             ({"retention": -1}, "retention=-1 must be a number of seconds from 0 to 3153600000"),
             ({"retention": timedelta(days=7)}, "must be a number of seconds; write 604800"),
             ({"timeout": 1e12}, "timeout=1000000000000.0 must be at most 3153600000 seconds"),

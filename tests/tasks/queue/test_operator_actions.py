@@ -131,6 +131,7 @@ def test_canceled_task_that_has_lost_parts_does_not_come_back(queue):
     assert set(task.parts.values_list("state", flat=True)) == {"canceled"}
 
 
+@pytest.mark.needs("notices")
 def test_requeued_dead_letters_are_dead_again_without_a_second_notice_unless_a_program_has_had_them(queue):
     task = make_task(queue, "errored")
     change(task, notice_due=None)

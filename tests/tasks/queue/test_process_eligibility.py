@@ -187,6 +187,7 @@ def test_process_gets_one_part_of_a_shared_task_and_a_namesake_no_second_one():
 # Limits of actions bind named workers: R2.14
 
 
+@pytest.mark.needs("throttles")
 def test_rate_of_an_action_binds_named_workers():
     queue = make_queue()
     for number in range(4):
@@ -200,6 +201,7 @@ def test_rate_of_an_action_binds_named_workers():
     assert [(task.attempts, task.status) for task in waiting] == [(0, "invisible"), (0, "invisible")]
 
 
+@pytest.mark.needs("throttles")
 def test_concurrency_of_an_action_binds_named_workers_and_processes_together():
     queue = make_queue(actions_elsewhere=False)
     for _ in range(2):

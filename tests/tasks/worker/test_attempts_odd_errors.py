@@ -69,6 +69,7 @@ def test_last_attempt_ends_with_the_error_itself(monkeypatch: pytest.MonkeyPatch
         assert "odd" in report(task).traceback
 
 
+@pytest.mark.needs("notices")
 def test_notice_that_fails_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
 
