@@ -36,6 +36,8 @@ from pathlib import Path
 import django
 from django.conf import settings
 from django.core.management import call_command
+from django.db.migrations import RemoveConstraint, RemoveIndex
+from django.db.migrations.autodetector import MigrationAutodetector
 
 APPS = [app for app in ("stator", "tasks", "orders") if Path(app).is_dir()]
 CONTRIB = ["admin", "auth", "contenttypes", "messages", "sessions"]
@@ -62,9 +64,22 @@ for app in APPS:
                 import_module(name)
             except Exception as error:
                 sys.exit(f"import {name}: {type(error).__name__}: {error}")
+
+sort_operations = MigrationAutodetector._sort_migrations
+
+
+def remove_first(detector):
+    # SQLite removes no column that is in a constraint or an index, not even before it deletes the table.
+    sort_operations(detector)
+    for app, model in sorted(detector.old_model_keys - detector.new_model_keys):
+        for constraint in detector.from_state.models[app, model].options.get("constraints", ()):
+            detector.add_operation(app, RemoveConstraint(model, constraint.name))
+    for operations in detector.generated_operations.values():
+        operations.sort(key=lambda each: not isinstance(each, RemoveConstraint | RemoveIndex))
+
+
+MigrationAutodetector._sort_migrations = remove_first
 call_command("makemigrations", verbosity=0, interactive=False)
-# Made anew: Django removes the keys of a deleted model before the constraints over them, which SQLite refuses.
-settings.MIGRATION_MODULES.update(dict.fromkeys(APPS))
 call_command("check")
 call_command("migrate", verbosity=0, run_syncdb=True)
 """
