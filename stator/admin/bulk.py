@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_of, log, noun_of, refuse, tell
-from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
+from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Snapshot, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action, recent_actions
@@ -89,11 +89,11 @@ def carry_out(
     request: HttpRequest,
     rows: QuerySet[Model],
     act: ActionSpec,
-    snapshot: Seen | None = None,
+    snapshot: Snapshot | None = None,
 ) -> HttpResponse | None:
     """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end.
 
-    ``seen``: what a confirmation page showed; rows that have changed since are left alone.
+    ``snapshot``: what a confirmation page showed; rows that have changed since are left alone.
     """
     across = request.POST.get("select_across") == "1"
     after, done_before, left_before, _ = progress_of(request)

@@ -33,7 +33,7 @@ class Bar:
     bad: float
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The text of the bar."""
         bad = f", {self.point.bad:,} failed" if self.point.bad else ""
         return f"{self.point.when}: {self.point.count:,}{bad}"
@@ -68,7 +68,7 @@ class Chart:
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Each period as a path of the chart's full height, with the text of its bar."""
-        return [(bar.path(FLOOR), bar.told) for bar in self.bars]
+        return [(bar.path(FLOOR), bar.text) for bar in self.bars]
 
     @property
     def last(self) -> Point | None:
@@ -76,7 +76,7 @@ class Chart:
         return self.bars[-1].point if self.bars else None
 
     @property
-    def told(self) -> dict[str, str]:
+    def figures(self) -> dict[str, str]:
         """The numbers of the chart, formatted for people."""
         numbers = {"most": self.most, "total": self.total, "bad": self.bad, "latest": self.latest}
         return {name: f"{number:,}" for name, number in numbers.items()}

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.template.response import TemplateResponse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen
+from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Snapshot
 from stator.admin.links import address_of
 from stator.texts import escape
 
@@ -39,13 +39,13 @@ def given(request: HttpRequest) -> QueryDict | None:
 
 def ask(
     model_admin: ModelAdmin, request: HttpRequest, form: forms.Form, *, title: str, button: str,
-    words: Iterable[str] = (), warning: str = "", rows: Iterable[object] = (), snapshot: Seen | None = None,
+    words: Iterable[str] = (), warning: str = "", rows: Iterable[object] = (), snapshot: Snapshot | None = None,
     is_action: bool = True, **further: object,
 ) -> HttpResponse:  # fmt: skip
     """Return the page that shows an action's rows and what it would do to them, and asks for its input.
 
-    ``seen``: the rows as they are shown, if the action is to leave rows alone that have changed since. ``is_action``:
-    whether the list's form gets the answer, and not the page's own address.
+    ``snapshot``: the rows as they are shown, if the action is to leave rows alone that have changed since.
+    ``is_action``: whether the list's form gets the answer, and not the page's own address.
     """
     listed = list(islice(rows, SHOWN + 1))
     context = {

@@ -37,7 +37,7 @@ class RowVersion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Snapshot:
     """The rows of a confirmation page, counted by state.
 
     ``rows`` has their versions by key, as text; None if they are more than ``EXACT``. Then they are the rows in the
@@ -87,7 +87,7 @@ class Seen:
         return Case(*whens, default=Value(None), output_field=BigIntegerField())
 
 
-def see(rows: QuerySet[Model], most: int) -> Seen:
+def see(rows: QuerySet[Model], most: int) -> Snapshot:
     """Return what a confirmation page shows of the rows, counted up to ``most``; one statement."""
     field = state_field(rows.model)
     named = ("pk", field.name, "state_version", "state_attempts", "stator_seen_at")
@@ -97,12 +97,12 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
     counts = Counter(field.name_of(state) for _, state, *_ in listed)
     if total <= EXACT:
         exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in listed}
-        return Seen(counts, exact, total=total)
+        return Snapshot(counts, exact, total=total)
     # SQLite's clock has milliseconds, and a move within the millisecond of ``at`` may be later than the page.
-    return Seen(counts if total <= most else {}, None, listed[0][-1] - timedelta(milliseconds=1), total)
+    return Snapshot(counts if total <= most else {}, None, listed[0][-1] - timedelta(milliseconds=1), total)
 
 
-def confirmed_in(request: HttpRequest, model: type[Model]) -> Seen | None:
+def confirmed_in(request: HttpRequest, model: type[Model]) -> Snapshot | None:
     """Return what the page had shown that was confirmed; None if the page has to be shown."""
     if CONFIRMED not in request.POST:
         return None
@@ -110,9 +110,9 @@ def confirmed_in(request: HttpRequest, model: type[Model]) -> Seen | None:
         given = json.loads(request.POST.get(FIELD, ""))
         if "rows" in given:
             rows = {key: RowVersion(*map(int, version)) for key, version in given["rows"].items()}
-            return Seen(rows=rows) if all(can_be_key(model, key) for key in rows) else None
+            return Snapshot(rows=rows) if all(can_be_key(model, key) for key in rows) else None
         states = dict.fromkeys(map(str, given["states"]), 0)
-        return Seen(counts=states, at=datetime.fromisoformat(given["at"]))
+        return Snapshot(counts=states, at=datetime.fromisoformat(given["at"]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

@@ -217,11 +217,11 @@ class StatorAdmin(
         """Return only the live part of a page, for the script that refreshes it."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        obj = self.seen(request, object_id)
+        obj = self.visible(request, object_id)
         request.current_app = self.admin_site.name
         return TemplateResponse(request, self.live_template, self.live_context(request, obj))
 
-    def seen(self, request: HttpRequest, object_id: str) -> Managed:
+    def visible(self, request: HttpRequest, object_id: str) -> Managed:
         """Return an object that the user may see."""
         obj = self.get_object(request, unquote(object_id))
         if obj is None:

@@ -75,7 +75,7 @@ class StoredEntry(Protocol):
 
 # What extensions add; and what they say of stored entries, by their kind, given who did it and further details.
 _further: list[Entries] = []
-TOLD: dict[str, Callable[[StoredEntry, str, str], TimelineEvent]] = {}
+SENTENCES: dict[str, Callable[[StoredEntry, str, str], TimelineEvent]] = {}
 
 
 def add_entries(entries: Entries) -> None:

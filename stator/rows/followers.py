@@ -44,7 +44,7 @@ class HandAct:
     """What a person, a program or related rows do to rows: a move to ``target``, or a change without one.
 
     ``actor``: who, and ``reason``: why; both may be empty. ``kind``: "hand", "move", or that of an extension.
-    ``action``: the stored action that the act is a part of. ``told``: the history is to tell it even
+    ``action``: the stored action that the act is a part of. ``recorded``: the history is to have it even
     if it names nobody.
     """
 
@@ -53,7 +53,7 @@ class HandAct:
     reason: str = ""
     kind: str = HAND
     action: Action | None = None
-    told: bool = False
+    recorded: bool = False
 
 
 class Follower:

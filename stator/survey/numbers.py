@@ -223,7 +223,7 @@ class WorkerStatus:
         )
 
     @property
-    def told(self) -> str:
+    def status_text(self) -> str:
         """Its status for people."""
         if self.status == "alive":
             return self.status

@@ -101,7 +101,7 @@ class PublishForm(forms.Form):
         return f"form-{sha256(repr(texts).encode(errors='backslashreplace')).hexdigest()[:32]}"
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence on the publication's result."""
         task, outcome = self.published.task, str(self.published.outcome)
         if outcome != "inserted" and not self.cleaned_data["key"]:

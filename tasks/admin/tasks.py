@@ -232,7 +232,7 @@ class TaskAdmin(OperatedAdmin):
         task, outcome = form.published.task, str(form.published.outcome)
         flag = ADDITION if outcome == "inserted" else CHANGE
         log(self, request, [task], f"Published: {outcome}.", flag)
-        self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
+        self.message_user(request, form.sentence, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
         if not self.has_view_permission(request):
             return HttpResponseRedirect(admin_url(self, "add"))
         return HttpResponseRedirect(admin_url(self, "change", task.pk))

@@ -76,7 +76,7 @@ RowsT = TypeVar("RowsT", bound=Rows)
 OfQueue = Callable[[str], Combinable]
 
 # The sentence, the numbers and the remedy of a reason.
-Told = tuple[str, JsonObject, str]
+Explanation = tuple[str, JsonObject, str]
 
 
 def of_own_queue(name: str) -> F:
@@ -118,14 +118,14 @@ class Rule:
     """A condition that a task meets if a worker may claim it, and the reason of ``explain`` if it does not meet it.
 
     ``about``: ``TASK``; ``PROCESS`` if only worker processes obey the rule; ``VALUE`` for other tasks with the same
-    exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``told`` returns the
+    exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``explain`` returns the
     parts of the reason, given the task and all tasks; without it, what serves the queue gives the reason.
     """
 
     code: str
     about: str
     condition: Callable[[Asking], Q]
-    told: Callable[[TaskRow, Rows], Told | None] | None = None
+    explain: Callable[[TaskRow, Rows], Explanation | None] | None = None
 
 
 def may_claim(asking: Asking, *about: str) -> Q:
@@ -238,28 +238,28 @@ def _same_value() -> Q:
     return Q(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), shard=OuterRef("shard"))
 
 
-def _paused(task: TaskRow, rows: Rows) -> Told:
+def _paused(task: TaskRow, rows: Rows) -> Explanation:
     queue = task.queue
     numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
     remedy = "Check whether its reason still holds, then resume."
     return f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers, remedy
 
 
-def _used_up(task: TaskRow, rows: Rows) -> Told:
+def _used_up(task: TaskRow, rows: Rows) -> Explanation:
     count = task.state_attempts
     sentence = f"It has had all of its {count} attempts; workers move it to errored at their next pass."
     return sentence, {"attempts": count}, "Wait for that pass; then requeue the task."
 
 
-def _held(task: TaskRow, rows: Rows) -> Told | None:
+def _held(task: TaskRow, rows: Rows) -> Explanation | None:
     return _same_value_as(task, rows, _running(rows), "runs", "Wait for that task.")
 
 
-def _behind(task: TaskRow, rows: Rows) -> Told | None:
+def _behind(task: TaskRow, rows: Rows) -> Explanation | None:
     return _same_value_as(task, rows, _earlier(waiting(rows)), "comes first", "Wait for that task, or cancel it.")
 
 
-def _same_value_as(task: TaskRow, rows: Rows, others: Rows, does: str, remedy: str) -> Told | None:
+def _same_value_as(task: TaskRow, rows: Rows, others: Rows, does: str, remedy: str) -> Explanation | None:
     first = Subquery(others.order_by("priority", "pk").values("pk")[:1])
     pk = rows.filter(pk=task.pk).values_list(first, flat=True).first()
     value = f"{task.queue.exclusive_key}={task.exclusive_value}"
@@ -267,14 +267,14 @@ def _same_value_as(task: TaskRow, rows: Rows, others: Rows, does: str, remedy: s
     return (sentence, {"task": pk, "value": task.exclusive_value}, remedy) if pk else None
 
 
-def _of_programs(task: TaskRow, rows: Rows) -> Told | None:
+def _of_programs(task: TaskRow, rows: Rows) -> Explanation | None:
     queue = task.queue.name
     sentence = f"Only external programs run it: queue {queue} did not list {task.action!r} in http_actions."
     remedy = "Claim it from an external program; or add the action to http_actions and publish it again."
     return (sentence, {"action": task.action}, remedy) if declared(task.action, queue) else None
 
 
-def _of_others(task: TaskRow, rows: Rows) -> Told:
+def _of_others(task: TaskRow, rows: Rows) -> Explanation:
     names = task.worker_ids
     sentence = f"Only these workers may claim it: {some(names)}."
     return sentence, {"workers": names}, "Check whether those workers are running."

@@ -46,7 +46,7 @@ HELD_FOR = written(HELD, lease=written(", lease = %(lease)s::float8"))
 ENDED = """,
 noted AS (
   UPDATE tasks_run SET ended = statement_timestamp(), outcome = %(run_outcome)s::text,
-    reason = %(run_reason)s::text{result}{told}
+    reason = %(run_reason)s::text{result}{further}
   FROM done WHERE tasks_run.task_id = done.pk AND tasks_run.token = done.claim)"""
 # What the history has of these ends, by whether they move the task, and whether they failed.
 MOVED = """,
@@ -138,7 +138,7 @@ class KeptRuns(Effect):
         result = f", result = done.{values[act.saves.index('result')]}" if ended.outcome == "succeeded" else ""
         fields = TOLD_OF[ended.moved, ended.failed]
         returned = ("v.claim", "v.run_attempt", *(f"v.{name}" for name in values))
-        return Part(passed=(ATTEMPT,), returned=returned, after=written(ENDED, result=result, told=written(fields)))
+        return Part(passed=(ATTEMPT,), returned=returned, after=written(ENDED, result=result, further=written(fields)))
 
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the worker of new runs, or what is said of those that are there."""
@@ -166,13 +166,13 @@ class KeptRuns(Effect):
             mine = every.filter(task__in=[claim.pk for claim in claims], token=token)
             if note.outcome:
                 tells = done.act.moved or done.act.failed
-                fields = {**self._told(done, claims), **runs.columns_of(failure)} if tells else {}
+                fields = {**self._further(done, claims), **runs.columns_of(failure)} if tells else {}
                 mine.update(ended=Now(), outcome=note.outcome, reason=note.reason, **copied, **fields)
             else:
                 mine.delete()
 
-    def _told(self, done: Done, claims: list[Claim]) -> dict[str, object]:
+    def _further(self, done: Done, claims: list[Claim]) -> dict[str, object]:
         """Return what the history has of these ends, by column."""
-        by_task = runs.told_of(claims, done.accepted if done.act.moved else {})
+        by_task = runs.differing(claims, done.accepted if done.act.moved else {})
         fields = {name: runs.of_tasks(name, values) for name, values in by_task.items()}
         return {**fields, "to": done.act.edge[1] if done.act.moved else ""}

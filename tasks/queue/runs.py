@@ -27,7 +27,7 @@ from tasks.rows.tasks import TaskRow
 REASON_LENGTH = 8000
 
 # The most attempts of a task that are told, the latest ones, and the most characters of the error of each.
-TOLD, ERROR_LENGTH = 200, 2_000
+LATEST, ERROR_LENGTH = 200, 2_000
 
 # The columns of a run, each with the task's column that it is copied from.
 COPIED = {
@@ -79,13 +79,13 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]], seconds_in_state: M
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
             "lease_until": _lease_end(claims[0]), "to": key[-1], **SUCCEEDED, **claims[0].notes,
         }  # fmt: skip
-        _copy(claims, COMPLETED, given, using, told_of(claims, seconds_in_state))
+        _copy(claims, COMPLETED, given, using, differing(claims, seconds_in_state))
     others = [_run(worker, *each, seconds_in_state) for each in ended if not _is_success(each[1])]
     if others:
         run_rows(using).bulk_create(others)
 
 
-def told_of(claims: Iterable[Claim], seconds_in_state: Mapping[object, float | None]) -> dict[str, ByTask]:
+def differing(claims: Iterable[Claim], seconds_in_state: Mapping[object, float | None]) -> dict[str, ByTask]:
     """Return what the history has of these attempts beside what all of them have, by column; without what none has."""
     by_field: dict[str, ByTask] = {
         "attempt": {claim.pk: claim.attempt for claim in claims},
@@ -168,7 +168,7 @@ def attempts_of(task: TaskRow) -> list[Attempt]:
     """
     visits = of_task(task).filter(task=OuterRef("task")).order_by("-version").filter(version__gte=0)
     latest = of_task(task).filter(version=Subquery(visits.values("version")[:1])).select_related("task")
-    attempts = [(run.claimed, run.worker, _failure_of(run)) for run in latest.order_by("-pk")[:TOLD]]
+    attempts = [(run.claimed, run.worker, _failure_of(run)) for run in latest.order_by("-pk")[:LATEST]]
     return sorted(attempts, key=itemgetter(0))
 
 

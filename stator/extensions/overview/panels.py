@@ -285,7 +285,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
-            "label": panel.label, "pk": shown_key(one.pk), "state": one.state, "age": one.age, "told": span(one.age),
+            "label": panel.label, "pk": shown_key(one.pk), "state": one.state, "age": one.age, "span": span(one.age),
             "expected": span(expected[one.state] or 0.0), "url": pages.page_of(panel.model, one.pk),
         }
         for one in panel.depths.stuck
@@ -303,7 +303,7 @@ def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], p
         "log": group.log if pages.sees_all(model) and pages.may_view(READINGS["groups"].model) else "",
         "latest": span(group.latest),
         "failing": len(group.failing),
-        "told": count_text(len(group.failing), group.cut),
+        "count": count_text(len(group.failing), group.cut),
         "retried": f"{group.retried:,}" if group.retried else "",
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),
@@ -334,7 +334,7 @@ def _process(process: WorkerStatus, survey: Survey, named: dict[str, set[object]
     return {
         "url": pages.page_of(Worker, process.worker.pk),
         "handled": f"{process.worker.handled:,}", "lost": f"{process.worker.lost:,}",
-        "worker": process.worker, "status": process.status, "told": process.told,
+        "worker": process.worker, "status": process.status, "status_text": process.status_text,
         "since": span(process.since), "heard": span(process.heard),
         "runs": runs, "more": max(0, len(process.runs) - len(runs)),
         "models": listed(process.worker.models),

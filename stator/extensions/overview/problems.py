@@ -15,7 +15,7 @@ from stator.rows.problem import AdminAction, Problem
 NAMED = 10
 
 # Kinds that no button ends, although they have some, so the page says what to do and what to type.
-TOLD = ("unserved", "throttled", "starved")
+TYPED = ("unserved", "throttled", "starved")
 
 
 def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
@@ -33,7 +33,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
     retry = fingerprint if fingerprint and model is not None and pages.may_retry(model) else ""
     has_button = bool(retry) or any(one["action"] for one in actions)
-    typed = sees and problem.code in TOLD
+    typed = sees and problem.code in TYPED
     complete = typed or (sees and not has_button)
     return {
         "alike": f"{problem.code}-{problem.level}-{slugify(problem.where)}",

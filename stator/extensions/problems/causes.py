@@ -259,7 +259,7 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
 def stuck(one: Surveyed) -> Iterator[Problem]:
     """Find objects that are in their state for longer than expected."""
     there = [state for name, state in one.depths.states.items() if state.stuck and name not in covered(one)]
-    states = [state for state in there if state.stuck > one.told[state.name]]
+    states = [state for state in there if state.stuck > one.counted[state.name]]
     if states:
         count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
         oldest = max(state.oldest or 0.0 for state in states)

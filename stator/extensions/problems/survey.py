@@ -88,7 +88,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
                 one.covered.update(kind.covers(one))
         if kind.tells is not None:
             for one in surveyed.values():
-                one.told.update(kind.tells(one))
+                one.counted.update(kind.tells(one))
     made = Survey(using, surveyed, people, groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):

@@ -37,7 +37,7 @@ class Surveyed:
     knowing: dict[str, list[str]] = field(default_factory=dict)
     # What kinds of problems have read of it, by their codes, and how many objects of each state they tell.
     read: dict[str, Any] = field(default_factory=dict)
-    told: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
     own: list[Problem] = field(default_factory=list)
     lacking: str = ""
     # What people have stored for its rows, by the table; and the automatic states that this leaves out as a whole.

@@ -11,7 +11,7 @@ from stator.admin.access import Pages
 from stator.admin.links import list_of, page_of
 from stator.admin.read_only import OfObjectAdmin, newest
 from stator.admin.search import FURTHER
-from stator.admin.timeline import TOLD, TimelineEvent, add_entries, move_text
+from stator.admin.timeline import SENTENCES, TimelineEvent, add_entries, move_text
 from stator.extensions.admin.sections import Cell
 from stator.extensions.reports.models import History, Report
 from stator.extensions.reports.reading import history_of
@@ -65,7 +65,7 @@ def _event(act: History, report: Report | None, who: str) -> TimelineEvent:
         return TimelineEvent("error", act.at, what, who, said, details, traceback, log)
     if act.kind == History.Kind.WAIT:
         return TimelineEvent("said", act.at, f"An attempt in {act.source} did not move it", who, said, details, "", log)
-    if event_of := TOLD.get(act.kind):
+    if event_of := SENTENCES.get(act.kind):
         return event_of(act, who, details)
     if not act.to:
         # The action is stored as the reason.

@@ -16,7 +16,7 @@ from stator.rows.workers import worker_of
 class KeptActs(Follower):
     """Writes history entries and reports.
 
-    Of changes by hand without a move it writes only those that name their author or are ``told``; of moves after
+    Of changes by hand without a move it writes only those that name their author or are ``recorded``; of moves after
     related objects, and of lost leases, those of models with ``StatorMeta.history``.
     """
 
@@ -26,7 +26,7 @@ class KeptActs(Follower):
         if act.target is not None:
             if act.kind != MOVE or options_of(self.model).of_extensions.get("history"):
                 keep_moves(self.model, using, pks, act.target, act.reason, act.kind, actor=act.actor)
-        elif act.actor or act.told or act.kind != HAND:
+        elif act.actor or act.recorded or act.kind != HAND:
             keep_acts(self.model, using, pks, act.actor, act.reason, act.kind)
 
     def reaping(self, rows: QuerySet[Model]) -> None:

@@ -256,7 +256,7 @@ class _Undoing:
         own = self.done.action
         reason = f"undid action {self.action.pk}{': ' * bool(own.reason)}{own.reason}"
         if not self.action.moves:
-            act = HandAct(actor=own.actor, reason=reason, told=True)
+            act = HandAct(actor=own.actor, reason=reason, recorded=True)
             by_hand(self._rows, [row.pk for row in going.values()], act)
             return
         for target, some in self._by_target(going):

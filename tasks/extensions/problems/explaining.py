@@ -26,12 +26,12 @@ MAX_AHEAD = 1000
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
 
 # The framework's reasons whose remedy is in a task's own reasons.
-TOLD = ("terminal", "external")
+REMEDIED = ("terminal", "external")
 
 
 def explain(task: TaskRow, framework: list[Reason]) -> list[Reason]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
-    framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
+    framework = [replace(reason, remedy="") if reason.code in REMEDIED else reason for reason in framework]
     rows = task_rows(task._state.db)
     row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").annotate(**READ_AT).first()
     if row is None:
@@ -70,11 +70,11 @@ def _of_state(row: TaskRow, rows: Rows) -> Iterator[Reason]:
 def _against_rules(row: TaskRow, rows: Rows) -> Iterator[Reason]:
     """Yield a reason for each rule that the task does not meet, whichever worker asks."""
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
-    rules = [rule for rule in RULES if rule.told]
+    rules = [rule for rule in RULES if rule.explain]
     broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in rules]
     flags = rows.filter(pk=row.pk, shard=row.shard).values_list(*broken).first() or ()
     for rule, is_broken in zip(rules, flags, strict=False):
-        if is_broken and rule.told and (reason := rule.told(row, rows)):
+        if is_broken and rule.explain and (reason := rule.explain(row, rows)):
             yield Reason(rule.code, *reason)
 
 

@@ -39,7 +39,7 @@ def _of_action(waiting: PutOff, queue: str) -> Problem:
         "", f"{count_text(waiting.count, waiting.more)} {noun} for the {limit.option} of an action{done}",
         {"queue": queue, "action": waiting.action, **(waiting.end.numbers if waiting.end else {})},
         remedy_for(limit, waiting.action, queue), level="warning" if left > TOO_LONG else "ok", where="tasks.Task",
-        model="tasks.task", detail=f"{waiting.action} in queue {queue} has {limit.told(queue, waiting.action)}",
+        model="tasks.task", detail=f"{waiting.action} in queue {queue} has {limit.text(queue, waiting.action)}",
         count=waiting.count, more=waiting.more, since=waiting.waited,
         actions=(AdminAction("List", "tasks.task", query=query),),
         command=command_for(waiting.action, queue),
@@ -65,7 +65,7 @@ def limited(row: TaskRow, framework: list[Reason]) -> list[Reason]:
         return framework
     name = row.queue.name
     turn = span((row.state_next_attempt - row.read_at).total_seconds()) if row.state_next_attempt else ""
-    sentence = f"Waits for a limit of action {row.action}, {limit.told(name, row.action)}: it asks again in {turn}."
+    sentence = f"Waits for a limit of action {row.action}, {limit.text(name, row.action)}: it asks again in {turn}."
     numbers = {"action": row.action, "limit": limit.rate or limit.concurrency, "key": limit.key}
     for behind in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
         sentence = f"{sentence[:-1]}; {counted(behind.count, 'task')} {'waits' if behind.count == 1 else 'wait'}"

@@ -67,7 +67,7 @@ class UsedLimit:
         allowed = frequency(self.rate)
         return allowed.count / allowed.period
 
-    def told(self, queue: str, action: str) -> str:
+    def text(self, queue: str, action: str) -> str:
         """Return the limit for people, with the value that has it: ``rate 10/s of 'example.org'``."""
         value = self.key.strip(":").removeprefix(f"{queue}:").removeprefix(action).removeprefix(":")
         return f"{self.option} {self.rate or self.concurrency}{f' of {value!r}' if value else ''}"

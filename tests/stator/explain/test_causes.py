@@ -112,10 +112,10 @@ def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last(
     worker(heartbeat=ago(400), started=ago(500), running=3)
     [process] = survey("default", [Parcel]).workers.processes
     assert 99 <= process.since <= 190
-    assert re.fullmatch(r"silent for [67] m( \d+ s)?", process.told)
+    assert re.fullmatch(r"silent for [67] m( \d+ s)?", process.status_text)
     held()
     [process] = survey("default", [Parcel]).workers.processes
-    assert process.told.endswith(", holds 1")
+    assert process.status_text.endswith(", holds 1")
     assert [row["running"] for row in asked("stator", "workers")] == [1]
     raw(Parcel).all().delete()
     assert [row["running"] for row in asked("stator", "workers")] == [0]

@@ -37,4 +37,4 @@ class HasEventPages(SpellingAdmin[Shown]):
     def answer_view(self, view: answers.View, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return a page that is about an answer to an event of an object."""
         model_admin: Any = self
-        return view(model_admin, request, model_admin.seen(request, object_id))
+        return view(model_admin, request, model_admin.visible(request, object_id))

@@ -112,5 +112,5 @@ actions.FURTHER.append(lambda model: [stator_send] if model.state_graph.event_na
 actions.PERMISSIONS.append("send")
 actions.CAUTIONS.append(skips)
 filters.FURTHER.append(lambda model: [EventFilter] if model.state_graph.event_names else [])
-timeline.TOLD[EVENT] = _entry
+timeline.SENTENCES[EVENT] = _entry
 detail.FIRST_FORMS.append(_forms)

@@ -29,7 +29,7 @@ class GraphNode:
 
     box: Box
     count: str
-    told: str
+    summary: str
     failures: str
     title: str
     url: str
@@ -88,7 +88,7 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNo
     return GraphNode(
         box=box,
         count=count_text(one.count, one.cut),
-        told=f"oldest {oldest}" if oldest else "moved from outside" if state.kind == "external" else "",
+        summary=f"oldest {oldest}" if oldest else "moved from outside" if state.kind == "external" else "",
         failures=_rate(failures),
         title=", ".join(parts),
         url=url,

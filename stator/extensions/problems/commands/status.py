@@ -86,15 +86,15 @@ def _in_schemas(options: Options) -> Answer:
     except Unusable as error:
         raise BadInput(str(error)) from error
     total = known.total()
-    told_of = known.worth_a_line()
+    listed = known.worth_a_line()
     rows = [["all", label, *figures.cells("-")] for label, figures in total.items() if figures.say_something]
-    rows += [[scope.path, label, *figures.cells("-")] for scope, label, figures in told_of[:MAX_LINES]]
-    quiet = len(known.by_scope) - len({scope for scope, _, _ in told_of})
+    rows += [[scope.path, label, *figures.cells("-")] for scope, label, figures in listed[:MAX_LINES]]
+    quiet = len(known.by_scope) - len({scope for scope, _, _ in listed})
     looked = surveyed(known, MAX_LOOKED)
     standing = looked.problems()
     lines = [line for problem in standing for line in lines_of(problem)] or ["No problems."]
     lines += [*[looked.note] * bool(looked.note), "", *(table(SCHEMA_HEADS, rows) if rows else [])]
-    lines += [f"{counted(len(told_of) - MAX_LINES, 'line')} left out; --json has all"] * (len(told_of) > MAX_LINES)
+    lines += [f"{counted(len(listed) - MAX_LINES, 'line')} left out; --json has all"] * (len(listed) > MAX_LINES)
     lines += [f"{counted(quiet, 'schema')} of {len(known.by_scope)} without such objects"] * bool(quiet)
     if known.alone:
         names = named([scope.path for scope in known.alone])
@@ -104,7 +104,7 @@ def _in_schemas(options: Options) -> Answer:
         "sum": [{"model": label, **figures.as_dict()} for label, figures in total.items()],
         "schemas": [
             {"schema": scope.path, "database": scope.alias, "model": label, **figures.as_dict()}
-            for scope, label, figures in told_of
+            for scope, label, figures in listed
         ],
         "quiet": quiet,
         "without_worker": [scope.path for scope in known.alone],

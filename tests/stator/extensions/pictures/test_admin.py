@@ -63,7 +63,7 @@ def test_boxes_of_a_model_have_counts_age_heat_and_errors(viewer: Client) -> Non
     Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="stamped", handled=1234)
     page = viewer.get(PARCELS).text
     assert re.search(r'<g class="box automatic heat-3"[^>]*><title>packed: 1, 1 ready', page)
-    assert re.search(r'<text class="told"[^>]*>oldest 2 h 13 m<', page)
+    assert re.search(r'<text class="summary"[^>]*>oldest 2 h 13 m<', page)
     assert re.search(r'<text class="failures"[^>]*>errors 7/h<', page)
     assert re.search(r'<text class="label"[^>]*>1,234/h<', page)
     assert '<g class="line failure flow-0">' in page
