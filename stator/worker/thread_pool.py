@@ -89,7 +89,7 @@ class ThreadPool:
         self.count = count
         self.threads: set[threading.Thread] = set()
         self._name, self._numbers = name, itertools.count()
-        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._queue: SimpleQueue[Call | None] = SimpleQueue()
         self._ended = EndedCalls()
         self._lock = threading.Lock()
         # Without abandoned threads: the calls that wait or run, and the threads.
@@ -144,14 +144,14 @@ class ThreadPool:
 
     def take_back(self, which: Callable[[Call], bool] = lambda call: True) -> list[Call]:
         """Return calls that no thread has begun, which will not run; ``which``: only some of them."""
-        waiting: list[Call] = []
+        waiting: list[Call | None] = []
         # A check for emptiness would not do: a thread may take the last item in between, and get() would wait forever.
         with suppress(Empty):
             while True:
                 waiting.append(self._queue.get_nowait())
         taken = []
         for call in waiting:
-            if call is not STOP and which(call):
+            if call is not None and which(call):
                 taken.append(call)
             else:
                 self._queue.put(call)
@@ -225,7 +225,7 @@ class ThreadPool:
     def _turn(self) -> bool:
         """Run one call; return whether the thread continues."""
         call = self._queue.get()
-        if call is STOP:
+        if call is None:
             return not self._may_end()
         with self._lock:
             call.begun = not call.given_up
@@ -258,7 +258,7 @@ class ThreadPool:
             return True
 
 
-def _settle(future: asyncio.Future[Any], call: Call) -> None:
+def _settle(future: asyncio.Future[Result], call: Call) -> None:
     # The usual end costs one call.
     if call.error is None and not future.done():
         future.set_result(call.result)
@@ -283,7 +283,7 @@ class LoopThreads(ThreadPoolExecutor):
         self._pool.submit([call])
         return future
 
-    def _ended(self, call: Call, future: Future[Any]) -> None:
+    def _ended(self, call: Call, future: Future[Result]) -> None:
         if future.cancelled():
             self._pool.give_up(call)
 
@@ -292,7 +292,7 @@ class LoopThreads(ThreadPoolExecutor):
         self._pool.stop()
 
 
-def _fulfil(future: Future[Any], call: Call) -> None:
+def _fulfil(future: Future[Result], call: Call) -> None:
     if future.cancelled():
         return
     if call.error is None:

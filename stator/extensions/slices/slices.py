@@ -534,6 +534,6 @@ class FreeSlices(Slices):
         return written(VALUES, first=one, next=another, most=str(MAX_FOUND))
 
 
-def _mixed(values: list[Any]) -> list[Any]:
+def _mixed(values: list[T]) -> list[T]:
     """Return values in any order, so that workers do not go from one to the next together."""
     return random.sample(values, len(values))
