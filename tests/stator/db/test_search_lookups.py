@@ -2,6 +2,7 @@
 
 import pytest
 
+from stator.db.search_lookups import PREFIX
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -22,5 +23,5 @@ pytestmark = pytest.mark.django_db
 def test_case_does_not_matter(lookup: str, words: str, found: list[str]) -> None:
     for address in ("High Street 5", "street 6", "100% Road"):
         Parcel.objects.create(address=address)
-    rows = Parcel.objects.filter(**{f"address__stator_{lookup}": words}).order_by("pk")
+    rows = Parcel.objects.filter(**{f"address__{PREFIX}{lookup}": words}).order_by("pk")
     assert list(rows.values_list("address", flat=True)) == found

@@ -2,11 +2,10 @@
 
 import pytest
 
-from stator.rows import readings
+from stator.rows.readings import READINGS
 
 
 def nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all readings away."""
-    monkeypatch.setattr(readings, "READINGS", {})
-    for module in ("survey.looks", "extensions.overview.panels"):
-        monkeypatch.setattr(f"stator.{module}.READINGS", {})
+    for name in [*READINGS]:
+        monkeypatch.delitem(READINGS, name)
