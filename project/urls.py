@@ -7,7 +7,7 @@ from stator.views import RequestRunner  # stator.extensions.views
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("api/", include("tasks.api.urls")),
+    path("api/", include("tasks.api.urls")),  # tasks.extensions.api
     path("stator/run/", RequestRunner.as_view(), name="stator-run"),  # stator.extensions.views
     path("stator/", include("stator.urls")),  # stator.extensions.views
 ]
