@@ -182,7 +182,7 @@ def delete(folder: Path, name: str) -> None:
     gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
     gone += [path.relative_to(folder) for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
-    options, names = set(), set()
+    options, names, commands = set(), set(), set()
     for path in gone:
         if path.suffix == ".py" and (path.parts[0] != "tests" or path.name == "conftest.py"):
             # One that went with an extension before has no copy any more.
@@ -190,7 +190,10 @@ def delete(folder: Path, name: str) -> None:
             defined = ast.walk(ast.parse(source.read_text()))
             names |= {name for node in defined for name in _defined(node)}
         if (folder / path).is_file():
-            options.update(re.findall(r'\bModelOption\(name="(\w+)"', (folder / path).read_text()))
+            text = (folder / path).read_text()
+            options.update(re.findall(r'\bModelOption\(name="(\w+)"', text))
+            for listed in re.findall(r"\bcommands=\((.*?)\)", text, re.DOTALL):
+                commands.update(re.findall(r'\.(\w+)"', listed))
             (folder / path).unlink()
     line = named_by(name)
     for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
@@ -211,8 +214,6 @@ def delete(folder: Path, name: str) -> None:
             path.write_text(left)
     if (folder / "tests").is_dir():
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
-        modules = [path.with_suffix("").parts for path in gone if "commands" in path.parts[:-1]]
-        commands = {parts[parts.index("commands") + 1] for parts in modules}
         pages = EXTENSIONS[name].pages.split() if name in EXTENSIONS else []
         lines = f"GONE.update({sorted(names)})\nCOMMANDS.update({sorted(commands)})\nPAGES.update({pages})\n"
         _append(folder / "tests" / "missing.py", f"\n{lines}")

@@ -10,9 +10,8 @@ import tempfile
 import pytest
 from django.core.management import call_command
 
-from stator.extensions.problems.commands import status
+from stator.commands import statements
 from stator.testing import drain
-from tasks.commands import operating
 from tasks.models import Queue
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
@@ -23,6 +22,7 @@ from tests.testapp.basic import Poll
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BYTE = os.fsdecode(b"a\xff")
+LOOK = ("stator", "statements", "testapp.Poll")
 
 
 def ended(*arguments, redirected="", environment=None):
@@ -41,13 +41,13 @@ def ended(*arguments, redirected="", environment=None):
     ids=["closed", "full"],
 )
 def test_output_that_cannot_be_written_is_told_in_one_line(redirected, told):
-    assert ended("tasks", "queues", redirected=redirected) == (74, [f"CommandError: standard output {told}"])
+    assert ended(*LOOK, redirected=redirected) == (74, [f"CommandError: standard output {told}"])
 
 
 def test_reader_that_has_gone_ends_it_quietly():
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "django", "tasks", "queues"]
+    command = [sys.executable, "-m", "django", *LOOK]
     with tempfile.TemporaryFile() as errors:
         done = subprocess.run(
             command, env=environment_for_subprocess(), stdout=writing, stderr=errors, timeout=PATIENCE, check=False
@@ -61,43 +61,47 @@ INTERRUPTED = """
 import os, signal, sys
 from django.core.management import execute_from_command_line
 import django; django.setup()
-from tasks.commands import operating as where
+from stator.commands import statements as where
 def interrupt(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGINT)
 # Whoever started the tests may ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-where.home = interrupt
+where.sent_for = interrupt
 execute_from_command_line(["manage.py", *sys.argv[1:]])
 """
 
 
 def test_interrupted_command_ends_silently_with_130():
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, "tasks", "dead"], env=environment_for_subprocess(), capture_output=True,
+        [sys.executable, "-c", INTERRUPTED, *LOOK], env=environment_for_subprocess(), capture_output=True,
         text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "")
 
 
-@pytest.mark.parametrize(
-    ("command", "module", "function"), [("stator status", status, "models_of"), ("tasks queues", operating, "home")]
-)
-def test_program_that_calls_it_gets_the_interrupt_itself(command, module, function, monkeypatch):
+def test_program_that_calls_it_gets_the_interrupt_itself(monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, function, interrupt)
+    monkeypatch.setattr(statements, "sent_for", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(*command.split())
+        run(*LOOK)
 
 
 OF_BYTES = [
-    f"tasks cancel 1 --reason {BYTE}", f"tasks pause encode --claim --reason {BYTE}", f"tasks queues {BYTE}",
-    f"tasks dead --queue {BYTE}", f"tasks requeue --queue {BYTE}", f"tasks token revoke {BYTE}",
-    f"tasks token create name --queue {BYTE} --verb claim", f"stator move testapp.Line last 1 --reason {BYTE}",
-    f"stator move testapp.Keyed last {BYTE} --reason r", f"stator explain testapp.Line {BYTE}",
-    f"stator retry testapp.Line {BYTE}", f"stator unlock testapp.Line {BYTE}",
-]  # fmt: skip
+    f"tasks cancel 1 --reason {BYTE}",  # tasks.extensions.tasks_commands
+    f"tasks pause encode --claim --reason {BYTE}",  # tasks.extensions.tasks_commands
+    f"tasks queues {BYTE}",  # tasks.extensions.tasks_commands
+    f"tasks dead --queue {BYTE}",  # tasks.extensions.tasks_commands
+    f"tasks requeue --queue {BYTE}",  # tasks.extensions.tasks_commands
+    f"tasks token revoke {BYTE}",  # tasks.extensions.api, tasks.extensions.tasks_commands
+    f"tasks token create name --queue {BYTE} --verb claim",  # tasks.extensions.api, tasks.extensions.tasks_commands
+    f"stator move testapp.Line last 1 --reason {BYTE}",
+    f"stator move testapp.Keyed last {BYTE} --reason r",
+    f"stator explain testapp.Line {BYTE}",  # stator.extensions.problems
+    f"stator retry testapp.Line {BYTE}",
+    f"stator unlock testapp.Line {BYTE}",
+]
 
 
 def test_bytes_that_are_no_text_are_refused():
@@ -109,7 +113,7 @@ def test_database_that_refuses_connections_is_not_said_to_lack_tables():
     away = environment_for_subprocess(
         DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
     )
-    code, lines = ended("tasks", "queues", environment=away)
+    code, lines = ended("stator", "retry", "testapp.Poll", "1", environment=away)
     assert (code, len(lines)) == (75, 1)
     assert lines[0].startswith("CommandError: the database cannot be used: connection failed")
     assert lines[0].endswith("; try manage.py stator doctor")
@@ -139,6 +143,7 @@ SPOKEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.needs("problems", "reports", "fleet", "pictures", "tasks_commands")
 def test_commands_write_and_read_any_text_on_an_ascii_terminal():
     poll = Poll.objects.create(reason=f"{WORD} \N{RIGHTWARDS ARROW} end")
     drain(Poll)
@@ -157,9 +162,17 @@ def test_commands_write_and_read_any_text_on_an_ascii_terminal():
     assert Queue.objects.filter(name=WORD).exists()
 
 
+HELPING = [
+    "stator",
+    "tasks",  # tasks.extensions.tasks_commands
+    "tasks queue",  # tasks.extensions.tasks_commands
+    "tasks token",  # tasks.extensions.api, tasks.extensions.tasks_commands
+]
+
+
 def test_command_without_a_subcommand_prints_its_help():
-    for arguments in (("stator",), ("tasks",), ("tasks", "queue"), ("tasks", "token")):
-        told = run(*arguments)
+    for arguments in HELPING:
+        told = run(*arguments.split())
         assert told.startswith("usage: ")
         assert "positional arguments:" in told
 
