@@ -25,7 +25,7 @@ PASSES = (
 )  # fmt: skip
 
 # Those without which the other tests pass, too (``--tests``).
-TESTED = ("check_graph", "model_rules", "tracing")
+TESTED = ("admin", "backend", "check_graph", "model_rules", "tracing")
 
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
