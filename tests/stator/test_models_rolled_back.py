@@ -97,7 +97,7 @@ CALLS = {
     ),
     "save of a state": (lambda: put(Step), assign, lambda step: step.save()),
     "save of the state alone": (lambda: put(Step), assign, lambda step: step.save(update_fields=["state"])),
-    "save of a watched field": (settled_site, set_domain, lambda site: site.save()),
+    "save of a watched field": (settled_site, set_domain, lambda site: site.save()),  # stator.extensions.reconcile
     "save of a new instance": (lambda: Step(name="a"), None, lambda step: step.save()),
     "save of a new child": (lambda: Branch(), None, lambda branch: branch.save()),
     "save of a new instance with a key": (lambda: TextKeyed(pk="a"), None, lambda keyed: keyed.save()),
@@ -260,6 +260,7 @@ def change_domain_and_refresh(site: Any) -> None:
     site.refresh_from_db()
 
 
+@pytest.mark.needs("reconcile")
 @pytest.mark.parametrize("change", [change_domain, change_domain_in_bulk, change_domain_and_refresh])
 def test_watched_field_that_is_saved_again_is_reconciled(change):
     site = settled_site()

@@ -53,6 +53,9 @@ def test_options_are_immutable_however_they_are_given(given):
     assert options_of(Rollout).waits_for == (("build", ("built", "broken")), ("after", ("done",)))
 
 
+IN_COLUMNS = [("reconcile_on", ["state_ready"], "names 'state_ready', which is not a field with a column")]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
@@ -60,8 +63,8 @@ def test_options_are_immutable_however_they_are_given(given):
         ("zzz", True, "has no option 'zzz'; options are adopts, "),
         ("history", "yes", "history='yes' must be True or False"),
         ("logs", True, "logs=True needs history = True, which stores them"),
-        ("reconcile_on", "tenant", "must be a list of field names"),
-        ("reconcile_on", ["state_ready"], "names 'state_ready', which is not a field with a column"),
+        ("reconcile_on", "tenant", "must be a list of field names"),  # stator.extensions.reconcile
+        *IN_COLUMNS,  # stator.extensions.reconcile
         ("priority", "name", "is a CharField; it must be an integer field"),
         ("priority", "nothing", "is not a field with a column"),
         ("priority", 3, "must be the name of a field"),

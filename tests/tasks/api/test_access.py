@@ -53,9 +53,9 @@ ENDPOINTS = [
     ("POST", "tasks/{dead}/requeue", None, "publish", 200, {"status": "pending"}),
     ("POST", "tasks/{held}/claim/verify", {}, "claim", 200),
     ("POST", "tasks/{held}/claim/heartbeat", {}, "claim", 200),
-    ("PUT", "tasks/{held}/claim/progress", {"done": 1}, "claim", 200),
-    ("GET", "tasks/{held}/claim/steps", None, "claim", 200),
-    ("PUT", "tasks/{held}/claim/steps/{name}", {"result": 7}, "claim", 200),
+    ("PUT", "tasks/{held}/claim/progress", {"done": 1}, "claim", 200),  # tasks.extensions.progress
+    ("GET", "tasks/{held}/claim/steps", None, "claim", 200),  # tasks.extensions.steps
+    ("PUT", "tasks/{held}/claim/steps/{name}", {"result": 7}, "claim", 200),  # tasks.extensions.steps
     ("POST", "tasks/{held}/claim/resolve", {}, "claim", 200, of_task("completed")),
     ("POST", "tasks/{held}/claim/release", {}, "claim", 200, of_task("pending")),
     ("POST", "tasks/{held}/claim/fail", {"error": "no"}, "claim", 200, of_task("pending")),

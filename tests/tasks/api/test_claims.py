@@ -50,6 +50,7 @@ def test_heartbeat_answers_what_the_task_says_now_and_counts_errors(call, queue)
     assert (status, verified["heartbeat_interval"]) == (200, 7)
 
 
+@pytest.mark.needs("progress")
 def test_progress_is_put_or_comes_with_a_heartbeat_and_is_shown_while_the_claim_is_valid(call, queue):
     task, given = queue.publish("resize").task, token()
     [claim] = claim_over_http(call, given)
@@ -69,6 +70,7 @@ def test_progress_is_put_or_comes_with_a_heartbeat_and_is_shown_while_the_claim_
     assert call("GET", f"tasks/{task.pk}", None, given)[1]["progress"] is None
 
 
+@pytest.mark.needs("steps")
 def test_steps_are_put_while_the_claim_is_held_and_further_claims_get_them(call, queue):
     task, given = queue.publish("resize").task, token()
     [claim] = claim_over_http(call, given)

@@ -11,11 +11,14 @@ from tests.testapp.mails import Mail
 pytestmark = pytest.mark.django_db
 
 PATH = "objects/testapp.Expense"
+EVENTS = [
+    *("reject", "approve"),  # stator.extensions.events
+]
 
 
 @pytest.fixture
 def given():
-    return token(verbs=(), managed_objects={"testapp.expense": ["reject", "approve"]})
+    return token(verbs=(), managed_objects={"testapp.expense": EVENTS})
 
 
 def test_objects_are_listed_by_key_and_state_page_by_page(call, given):
@@ -26,6 +29,7 @@ def test_objects_are_listed_by_key_and_state_page_by_page(call, given):
     assert ([one["pk"] for one in rest["objects"]], rest["next"]) == ([str(expenses[3].pk)], None)
 
 
+@pytest.mark.needs("events")
 def test_object_has_the_name_of_its_state_and_what_is_stored_and_is_found_by_both(call):
     mail, _ = Mail.objects.create(status="refused"), Mail.objects.create()
     given = token(verbs=(), managed_objects={"testapp.mail": ["again"]})
@@ -36,6 +40,7 @@ def test_object_has_the_name_of_its_state_and_what_is_stored_and_is_found_by_bot
     assert (sent["outcome"], sent["object"]["state"], sent["object"]["value"]) == ("moved", "queued", 0)
 
 
+@pytest.mark.needs("events")
 def test_object_tells_why_it_waits_what_it_takes_and_what_has_happened(call, given):
     expense = put(Expense)
     expense.transition_perform("submitted", actor="ann", reason="again")
@@ -59,6 +64,7 @@ def test_object_has_its_latest_error_with_what_the_attempt_logged(call, given):
     assert [(one["kind"], one["log"]) for one in found["history"]] == [("wait", "asked again")]
 
 
+@pytest.mark.needs("events")
 def test_event_is_sent_under_the_name_of_the_consumer_and_once_for_each_key(call, given):
     expense = put(Expense)
     path, body = f"{PATH}/{expense.pk}/events/reject", {"payload": {"why": "late"}, "key": "m1"}
@@ -74,6 +80,7 @@ def test_event_is_sent_under_the_name_of_the_consumer_and_once_for_each_key(call
     assert History.objects.earliest("pk").actor == "full"
 
 
+@pytest.mark.needs("events")
 def test_unless_of_the_guide_reads_the_name_of_a_token(call, given):
     expense = put(Expense, submitter="full")
     status, found = call("POST", f"{PATH}/{expense.pk}/events/approve", {"payload": {"note": "ok"}}, given)
@@ -81,6 +88,7 @@ def test_unless_of_the_guide_reads_the_name_of_a_token(call, given):
     assert found["detail"] == f"full may not send 'approve' to testapp.Expense {expense.pk}: is submitter"
 
 
+@pytest.mark.needs("events")
 def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
     expense = put(Expense)
     path = f"{PATH}/{expense.pk}/events/approve"
@@ -91,6 +99,7 @@ def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
     assert call("POST", path, {"payload": {"note": "ok"}}, given)[0] == 409
 
 
+@pytest.mark.needs("events")
 def test_available_has_what_the_token_may_send_now(call, given):
     expense = put(Expense)
     path = f"{PATH}/{expense.pk}"
@@ -108,7 +117,7 @@ def test_available_has_what_the_token_may_send_now(call, given):
         ("GET", f"{PATH}/x", 404),
         ("GET", f"{PATH}/99999999999999999999999", 404),
         ("GET", f"{PATH}?after=x", 404),
-        ("POST", f"{PATH}/1/events/cancel", 403),
+        ("POST", f"{PATH}/1/events/cancel", 403),  # stator.extensions.events
         ("POST", "objects/testapp.packet/1/events/pack", 404),
     ],
 )
