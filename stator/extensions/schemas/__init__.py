@@ -8,5 +8,6 @@ from stator.seams import Extension
 
 EXTENSION = Extension(
     name="schemas",
+    arguments=("stator.extensions.schemas.arguments",),
     connect=("stator.extensions.schemas.paths.connect", "stator.extensions.schemas.served.connect"),
 )

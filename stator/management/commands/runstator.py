@@ -87,8 +87,6 @@ class Command(TerminalCommand):
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="The same of one model; 0: no limit.")
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
-        schema_help = "Work in this schema of PostgreSQL; repeatable (default: the setting SCHEMAS)."
-        add("--schema", action="append", default=[], metavar="NAME", help=schema_help)
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
         run_help = "Stop after this long (default: never)."
         add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help=run_help)
@@ -146,7 +144,7 @@ class Command(TerminalCommand):
         given |= {
             "models": models, "watch": True, "announce": True, "queues": tuple(dict.fromkeys(options["queue"])),
             "excluded_queues": tuple(dict.fromkeys(options["exclude_queue"])), "metadata": metadata,
-            "command": options, "has_process": self.is_on_its_own, "schemas": options["schema"] or None,
+            "command": options, "has_process": self.is_on_its_own,
         }  # fmt: skip
         runner = StatorRunner(**given)
         try:
