@@ -11,6 +11,7 @@ from stator.seams import Extension
 EXTENSIONS = (
     "tasks.extensions.api",
     "tasks.extensions.backend",
+    "tasks.extensions.queue_pauses",
     "tasks.extensions.problems",
     "tasks.extensions.shared",
     "tasks.extensions.notices",

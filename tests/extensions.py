@@ -77,10 +77,12 @@ EXTENSIONS = {
         "",
         r"^(\w+_progress|progress_of|Progress|Reached)$",
     ),
+    # What programs catch is in ``tasks.exceptions`` together.
     "pauses": Extension(
         "stator/templates/stator/admin/end_pause.html stator/templates/stator/admin/pause_notice.html",
-        r"(?i)pause|resume",
+        r"(?i)(?<!queue)pause|resume",
     ),
+    "queue_pauses": Extension("", r"(publish|claim)(ing)?_paused|^pause_\w+$"),
     "reconcile": Extension(
         "",
         r"reconcile|watched_(fields|values)|_loaded_watched",

@@ -30,7 +30,8 @@ TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
     "extensions.backend.priorities extensions.batches.context extensions.isolation.options "
     "extensions.throttles.frequency extensions.throttles.options queue.actions queue.expressions queue.task_parts "
-    "queue.rules queue.runs extensions.schedules.periodic extensions.schedules.timetable",
+    "queue.rules queue.runs extensions.queue_pauses.pausing extensions.schedules.periodic "
+    "extensions.schedules.timetable",
     1: "backend graph models querysets queue worker extensions.throttles.models extensions.batches.models "
     "extensions.batches.joining",
     2: "chores dead_letters testing extensions.batches extensions.notices extensions.shared extensions.stats.samples "

@@ -76,7 +76,7 @@ def _claimed(using: str) -> Counter[int]:
 def _row(
     queue: Queue, line: QueueFigures, claimed: int, asking: tuple[int, float] | None, tasks: str
 ) -> tuple[Cell, ...]:
-    late = line.waited is not None and line.waited > TOO_LONG and not queue.claiming_paused
+    late = line.waited is not None and line.waited > TOO_LONG and queue.gives_tasks
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
         Cell(count_text(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED)),

@@ -14,7 +14,7 @@ from stator.rows.wakeup import announce
 from stator.scopes import entered
 from stator.statements import JsonText
 from tasks.datetimes import stored
-from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.exceptions import PublishRefused
 from tasks.queue.inserts import PUBLISHING, QueueTemplate, delay_of, insert, insert_by_rows
 from tasks.queue.parts import place_of_task
 from tasks.rows.clock import Later
@@ -51,8 +51,7 @@ def enqueue(
     row = _queue(using, queue)
     template = QueueTemplate(row, PUBLISHING)
     made = _in_one_statement(template, options, run_after, data, invisible_for)
-    # The statement does not compare when a pause ends, so paused queues are not remembered.
-    if made and not row.publish_paused:
+    if made and row.takes_at_once:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
         _known[key] = template
@@ -103,8 +102,7 @@ def _queue(using: str, name: str) -> "Queue":
     queues = queue_rows(using)
     # Packages that look for repeated queries would take a ``get()`` in each call for one of them.
     queue = queues.filter(name=name).first() or queues.get_or_create(name=name)[0]
-    if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
+    queue.refuse_tasks()
     if queue.exclusive:
         raise PublishRefused(
             f"queue {queue.name} is exclusive by {queue.exclusive_key!r}, and tasks of Django's framework have no"

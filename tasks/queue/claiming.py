@@ -38,7 +38,7 @@ TRIES = 10
 # The rules of a queue that a claim depends on.
 CLAIMING = (
     "name", "kind", "lease", "timeout", "max_attempts", "same_worker_again", "worker_retries", "one_per_worker",
-    "claim_paused",
+    "claim_paused",  # tasks.extensions.queue_pauses
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def _claim_at_once(
 ) -> list[TaskClaim]:
     """Claim tasks in the usual case. With ``metadata``, tasks are claimed only if enough of the first ones have it."""
     known = queue.__dict__.get("known", queue)
-    if known.claim_paused or known.one_per_worker:
+    if known.one_per_worker or not known.gives_at_once:
         return []
     limited = tuple([sieve.of(known.name) for sieve in SIEVES])
     any_queue = QueueTemplate(known, CLAIMING)
@@ -138,7 +138,7 @@ def _take(
     """Claim from a queue whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
-    if queue.claiming_paused:
+    if not queue.gives_tasks:
         return []
     if claims.bring_up(model, using=using):
         model.objects.using(using).end_exhausted(queue)

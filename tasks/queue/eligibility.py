@@ -41,7 +41,7 @@ from tasks.actions.registry import declared, longest_timeouts
 from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
-from tasks.rows.queues import QueueRow, claims_are_paused
+from tasks.rows.queues import QueueRow
 from tasks.rows.runs import NO_REJECTIONS, Run
 from tasks.rows.tables import Rows, queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
@@ -238,13 +238,6 @@ def _same_value() -> Q:
     return Q(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), shard=OuterRef("shard"))
 
 
-def _paused(task: TaskRow, rows: Rows) -> Explanation:
-    queue = task.queue
-    numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
-    remedy = "Check whether its reason still holds, then resume."
-    return f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers, remedy
-
-
 def _used_up(task: TaskRow, rows: Rows) -> Explanation:
     count = task.state_attempts
     sentence = f"It has had all of its {count} attempts; workers move it to errored at their next pass."
@@ -290,10 +283,8 @@ def waiting(rows: Rows) -> Rows:
     return rows.filter(state="pending", state_ready=True)
 
 
-# In the order of the reasons, the most decisive first; extensions add theirs. Named workers ask no queue whose claims
-# are paused.
+# In the order of the reasons, the most decisive first; extensions add theirs.
 RULES = [
-    Rule("claim_paused", PROCESS, lambda asking: ~claims_are_paused(asking.of_queue), _paused),
     Rule("attempts_used_up", TASK, lambda asking: attempts_left(asking.settings, asking.of_queue), _used_up),
     Rule("exclusive_held", VALUE, lambda asking: ~Q(is_any(_running(asking.rows))), _held),
     Rule("exclusive_behind", VALUE, lambda asking: ~Q(is_any(_earlier(asking.before))), _behind),

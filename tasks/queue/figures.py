@@ -54,7 +54,7 @@ class QueueFigures:
 
     def end_of(self, queue: Queue) -> Estimate | None:
         """Return when they are done; None if nothing of the queue is claimed now."""
-        return None if queue.claiming_paused else self.end
+        return self.end if queue.gives_tasks else None
 
 
 def add_figures(queues: Iterable[Queue], using: str) -> None:

@@ -27,7 +27,8 @@ BATCH = 500
 
 # The rules of a queue that a publication depends on.
 PUBLISHING = (
-    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "publish_paused",
+    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere",
+    "publish_paused",  # tasks.extensions.queue_pauses
 )  # fmt: skip
 PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
 

@@ -13,7 +13,7 @@ from stator.claims import is_retryable, longest_lease
 from stator.models import Now, created, make_due, remembered
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
-from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
+from tasks.exceptions import MoveRefused, PublishRefused, TaskError
 from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import inserts
@@ -136,7 +136,7 @@ def _in_one_statement(
     The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
-    if not messages or queue.publish_paused or _lets_keys_apart(queue, messages):
+    if not messages or not queue.takes_at_once or _lets_keys_apart(queue, messages):
         return None
     listed = frozenset(queue.http_actions) if over_http else None
     try:
@@ -216,8 +216,7 @@ def bound_tasks(count: int, most: int) -> None:
 
 
 def _refuse(queue: "Queue", messages: list[Message], known_only: bool, over_http: bool) -> None:
-    if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
+    queue.refuse_tasks()
     names = [message.action for message in messages]
     if over_http:
         queue_actions.refuse_over_http(queue, names)

@@ -1,8 +1,7 @@
-"""Queues: their rules, and methods to publish, claim and pause."""
+"""Queues: their rules, and methods to publish and claim."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
 from types import EllipsisType
 from typing import Any, Unpack
 
@@ -10,19 +9,15 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
 from stator.asynchronous import awaited, in_thread
-from stator.graph.backoff import MAX_SECONDS
-from stator.models import remembered
 from stator.texts import JsonInput
-from tasks.datetimes import moment_problem, stored
-from tasks.exceptions import TaskError
 from tasks.extensions.batches.joining import joining
 from tasks.extensions.batches.models import Batch
 from tasks.extensions.consume.verbs import Consumes
+from tasks.extensions.queue_pauses.pausing import Pausing
 from tasks.queue import held_claims, publishing, rules, waiting
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Publish, Published
-from tasks.rows.clock import Later
-from tasks.rows.databases import home, settle
+from tasks.rows.databases import settle
 from tasks.rows.queues import QueueRow
 
 logger = logging.getLogger("tasks.queues")
@@ -33,6 +28,7 @@ MADE_AS = ("kind", "exclusive_key", "spread")
 
 class Queue(
     Consumes,  # tasks.extensions.consume
+    Pausing,  # tasks.extensions.queue_pauses
     QueueRow,
 ):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
@@ -178,43 +174,3 @@ class Queue(
     resolve_many, fail_many = staticmethod(held_claims.resolve_many), staticmethod(held_claims.fail_many)
     aresolve_many = staticmethod(sync_to_async(held_claims.resolve_many))
     afail_many = staticmethod(sync_to_async(held_claims.fail_many))
-
-    # Pauses
-
-    def pause(
-        self,
-        *,
-        publish: bool = False,
-        claim: bool = False,
-        reason: str = "",
-        author: str = "",
-        seconds: float | None = None,
-        until: datetime | None = None,
-    ) -> None:
-        """Refuse new tasks, refuse claims, or both; for ``seconds``, ``until`` a time, or until :meth:`resume`.
-
-        A new pause replaces the previous one. Running tasks may finish.
-        """
-        if seconds is not None and not 0 < seconds <= MAX_SECONDS:
-            raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
-        if problem := moment_problem(until):
-            raise TaskError(f"until={until} {problem}")
-        values = {
-            "publish_paused": publish,
-            "claim_paused": claim,
-            "pause_reason": " ".join(reason.split())[:200],
-            "pause_author": author[:150],
-            "pause_until": Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
-        }
-        with remembered(self._state.db or home(), [self], list(values)):
-            self._row.update(**values)
-            self.refresh_from_db(self._state.db, list(values))
-        fields = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
-        logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=fields)
-
-    def resume(self, *, author: str = "") -> None:
-        """End both pauses."""
-        self.pause(author=author)
-
-    apause = in_thread(pause)
-    aresume = in_thread(resume)

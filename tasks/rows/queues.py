@@ -1,19 +1,14 @@
-"""The columns of queues, their pauses, and the workers that ask them for work."""
+"""The columns of queues, and the workers that ask them for work."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from django.db import models
-from django.db.models import Exists, F, Q, QuerySet, Value
-from django.db.models.lookups import Exact, GreaterThan, IsNull
-from django.utils import timezone
+from django.db.models import Exists, Q, QuerySet, Value
 
-from stator.models import MomentField, Now, moment_text
-from tasks.datetimes import stored
+from stator.models import MomentField, Now
 from tasks.exceptions import TaskError
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
-from tasks.rows.databases import home
 from tasks.rows.tables import locked
 
 if TYPE_CHECKING:
@@ -25,16 +20,6 @@ if TYPE_CHECKING:
 def label_of(queue: str) -> str:
     """Return the label of a queue in the framework's statistics, beside the labels of models."""
     return f"tasks.task:{queue}"
-
-
-def pause_lasts(of_queue: Callable[[str], object] = F) -> Q:
-    """Return the condition that a pause has no end or its end has not come; ``of_queue`` returns a queue's column."""
-    return Q(IsNull(of_queue("pause_until"), True)) | Q(GreaterThan(of_queue("pause_until"), Now()))
-
-
-def claims_are_paused(of_queue: Callable[[str], object] = F) -> Q:
-    """Return the condition that the claims from a queue are paused now."""
-    return Q(Exact(of_queue("claim_paused"), Value(True))) & pause_lasts(of_queue)
 
 
 class QueueRow(models.Model):
@@ -69,13 +54,16 @@ class QueueRow(models.Model):
     actions_elsewhere = models.BooleanField(default=False)
     # The actions of this site's code that programs may publish over HTTP.
     http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
-    publish_paused = models.BooleanField(default=False)
-    claim_paused = models.BooleanField(default=False)
-    pause_reason = models.CharField(max_length=200, blank=True)
-    pause_author = models.CharField(max_length=150, blank=True)
-    pause_until = models.DateTimeField(null=True, blank=True)
+    publish_paused = models.BooleanField(default=False)  # tasks.extensions.queue_pauses
+    claim_paused = models.BooleanField(default=False)  # tasks.extensions.queue_pauses
+    pause_reason = models.CharField(max_length=200, blank=True)  # tasks.extensions.queue_pauses
+    pause_author = models.CharField(max_length=150, blank=True)  # tasks.extensions.queue_pauses
+    pause_until = models.DateTimeField(null=True, blank=True)  # tasks.extensions.queue_pauses
     created = MomentField(db_default=Now(), editable=False)
 
+    # Whether statements that use the queue as it was read may publish into it and claim from it, and whether claims are
+    # served now; an extension may say no.
+    takes_at_once = gives_at_once = gives_tasks = True
     # Set for a request over HTTP: whether the request's token lists this queue.
     in_reach: bool
     # The related manager, which Django adds with the model of tasks.
@@ -93,39 +81,8 @@ class QueueRow(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def publishing_paused(self) -> bool:
-        """Whether new tasks are refused now; a pause ends at ``pause_until``."""
-        return self.publish_paused and not self._pause_over
-
-    @property
-    def claiming_paused(self) -> bool:
-        """Whether claims are refused now; a pause ends at ``pause_until``."""
-        return self.claim_paused and not self._pause_over
-
-    @property
-    def what_is_paused(self) -> str:
-        """What is paused now, as text: ``publishing``, ``claiming``, both, or an empty text."""
-        parts = (("publishing", self.publishing_paused), ("claiming", self.claiming_paused))
-        return " and ".join(name for name, is_paused in parts if is_paused)
-
-    @property
-    def pause_line(self) -> str:
-        """What is paused now, who paused it, until when and why, as text; empty if nothing is."""
-        what = self.what_is_paused
-        return f"{what} {self.pause_description}" if what else ""
-
-    @property
-    def pause_description(self) -> str:
-        """Who paused the queue, until when and why, as text."""
-        by = f"paused by {self.pause_author}" if self.pause_author else "paused"
-        until = f" until {moment_text(self.pause_until)}" if self.pause_until else ""
-        return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
-
-    @property
-    def _pause_over(self) -> bool:
-        now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
-        return self.pause_until is not None and self.pause_until <= now
+    def refuse_tasks(self) -> None:
+        """Raise ``PublishRefused`` if the queue takes no new tasks now; an extension may say so."""
 
     @property
     def exclusive(self) -> bool:

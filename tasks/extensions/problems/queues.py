@@ -11,9 +11,9 @@ from stator.graph.durations import span
 from stator.models import AdminAction, Now, Problem, are_apart
 from stator.rows.readings import read
 from stator.texts import count_text
+from tasks.extensions.queue_pauses.pausing import pause_lasts
 from tasks.models import Queue, Task
 from tasks.queue.figures import MAX_COUNTED, QueueFigures, lines
-from tasks.rows.queues import pause_lasts
 
 # The most queues that are named, and the most paused queues that are read.
 SHOWN, MAX_QUEUES = 20, 200

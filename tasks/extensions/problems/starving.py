@@ -11,7 +11,7 @@ from stator.extensions.problems.starving import InLine, Starving, line_ends, sta
 from stator.extensions.problems.surveyed import Survey
 from stator.models import AdminAction, Problem
 from stator.texts import JsonObject
-from tasks.rows.queues import claims_are_paused
+from tasks.extensions.queue_pauses.pausing import claims_are_paused
 from tasks.rows.tables import Rows, queue_rows, task_rows
 
 # The queues at the head of the line that are looked into, the most paused ones, and the names in metadata.

@@ -16,10 +16,10 @@ from stator.graph.durations import span
 from stator.models import Reason, are_apart
 from stator.statements import is_one_of
 from tasks.conf import load_settings
+from tasks.extensions.queue_pauses.pausing import claims_are_paused
 from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, of_known, of_own_queue, some
 from tasks.queue.serving import Service, services_of, taken
-from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import Rows, queue_rows, task_rows
 from tasks.rows.tasks import NO_PART, TaskRow
 

@@ -13,11 +13,11 @@ from stator.extensions.problems.surveyed import Survey
 from stator.models import Problem, Reason
 from stator.texts import count_text
 from tasks.extensions.problems.unserved import MAX_JUDGED, TRIED, UNSERVED, conditions, reasons_of
+from tasks.extensions.queue_pauses.pausing import claims_are_paused
 from tasks.models import Queue
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, has_any
 from tasks.queue.serving import Service, services_of
-from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import Rows, queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
