@@ -1,12 +1,14 @@
 """Permissions in the admin of the queue: which pages each role sees, and which actions it has."""
 
+from functools import partial
+
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from tasks.models import Batch, Consumer, Queue, Run, Schedule, Task
+from tasks.models import Batch, Queue, Run, Schedule, Task
 from tests.stator.making import row
 from tests.tasks.admin.pages import ADD_TASK, CONFIRMED, QUEUES, RUNS, TASKS, act, page, person
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
@@ -65,7 +67,7 @@ def paused(queue):
     return queue
 
 
-def batch_with_a_dead_letter(queue):
+def dead_batch(queue):
     batch = Batch()
     queue.publish("resize", batch=batch, max_attempts=1)
     claim_one(queue).fail("no")
@@ -83,16 +85,16 @@ ACTS = {
     "task_change": (make_task, {"initial-priority": "1", "priority": "2"}, True, lambda task: task.priority == 2),
     "queue_pause": (lambda queue: queue, {"claim": "on"}, True, lambda queue: queue.claim_paused),
     "queue_resume": (paused, {}, False, lambda queue: not queue.claim_paused),
-    "batch_cancel": (Batch.open, {"reason": "r"}, True, lambda batch: batch.state == "canceled"),
-    "batch_requeue": (batch_with_a_dead_letter, {}, True, lambda batch: batch.counts()["pending"] == 1),
-    "run_now": (schedule, {}, False, lambda schedule: schedule.asked),
-    "pause": (schedule, {}, False, lambda schedule: not schedule.enabled),
-    "resume": (lambda queue: schedule(queue, enabled=False), {}, False, lambda schedule: schedule.enabled),
 }
+ACTS["batch_cancel"] = Batch.open, {}, True, lambda one: one.state == "canceled"  # tasks.extensions.batches
+ACTS["batch_requeue"] = dead_batch, {}, True, lambda one: one.counts()["pending"] == 1  # tasks.extensions.batches
+ACTS["run_now"] = schedule, {}, False, lambda one: one.asked  # tasks.extensions.schedules
+ACTS["pause"] = schedule, {}, False, lambda one: not one.enabled  # tasks.extensions.schedules
+ACTS["resume"] = partial(schedule, enabled=False), {}, False, lambda one: one.enabled  # tasks.extensions.schedules
 
 
 def test_table_has_every_act():
-    given = [admin.site._registry[model].actions or () for model in (Task, Queue, Run, Batch, Schedule, Consumer)]
+    given = [each.actions or () for model, each in admin.site._registry.items() if model._meta.app_label == "tasks"]
     names = {getattr(each, "__name__", each) for acts in given for each in acts}
     # Those of every managed model are tested with them.
     assert {name for name in names if not name.startswith("stator_")} == {*ACTS}
