@@ -92,6 +92,7 @@ EXTENSIONS = {
         "",
         r"^(history|History|Report|report_of|HISTORY(?!_RETENTION)\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|extensions\.reports",
+        pages="/admin/stator/history/ /admin/stator/report/",
     ),
     "stats": Extension(
         "",

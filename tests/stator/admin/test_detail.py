@@ -28,6 +28,7 @@ def codes(text: str) -> list[str]:
 
 
 class TestWhy:
+    @pytest.mark.needs("reports")
     def test_says_first_things_first_and_what_to_do(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create(orders="fail", address="no such street")
         attempt(parcel)
@@ -119,6 +120,7 @@ class TestTimeline:
         assert "StatorMeta.history" not in text
 
 
+@pytest.mark.needs("reports")
 def test_event_is_named_with_its_sender_and_payload_and_is_no_move_by_hand(admin_client: Client) -> None:
     expense = Expense.objects.create()
     for name in ("anna", "ben"):
@@ -152,6 +154,7 @@ def test_traceback_and_log_are_folded_and_once_and_for_users_who_may_see_them(lo
         assert "An attempt in working did not move it" in shown
 
 
+@pytest.mark.needs("reports")
 def test_lost_lease_is_in_the_timeline_with_what_became_of_its_worker(admin_client: Client) -> None:
     order = put(Order, state="working", state_ready=True, state_next_attempt=None)
     held = claim(Order)

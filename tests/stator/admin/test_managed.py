@@ -70,6 +70,7 @@ class TestErrors:
             set_columns(parcel, state_ready=False, state_next_attempt=columns.after(3600))
         return parcels
 
+    @pytest.mark.needs("reports")
     def test_why_has_the_error_that_leads_to_all_objects_with_it(
         self, admin_client: Client, parcels: list[Parcel]
     ) -> None:

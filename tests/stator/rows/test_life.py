@@ -378,6 +378,7 @@ def test_queryset_that_can_be_deleted_at_once_still_is(django_assert_num_queries
     assert not Event.objects.exists()
 
 
+@pytest.mark.needs("reports")
 def test_page_shows_where_a_life_begins():
     one = made()
     for state in ("approved", "drafted", "approved"):

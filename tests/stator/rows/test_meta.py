@@ -61,8 +61,8 @@ IN_COLUMNS = [("reconcile_on", ["state_ready"], "names 'state_ready', which is n
     [
         ("histories", True, "has no option 'histories'; did you mean 'history'?"),
         ("zzz", True, "has no option 'zzz'; options are adopts, "),
-        ("history", "yes", "history='yes' must be True or False"),
-        ("logs", True, "logs=True needs history = True, which stores them"),
+        ("history", "yes", "history='yes' must be True or False"),  # stator.extensions.reports
+        ("logs", True, "logs=True needs history = True, which stores them"),  # stator.extensions.reports
         ("reconcile_on", "tenant", "must be a list of field names"),  # stator.extensions.reconcile
         *IN_COLUMNS,  # stator.extensions.reconcile
         ("priority", "name", "is a CharField; it must be an integer field"),
