@@ -9,6 +9,7 @@ from django.db import OperationalError
 
 from stator.capabilities import SQLITE
 from stator.conf import Settings
+from stator.db.conditions import Conditions
 from stator.db.division import Undivided
 from stator.db.interface import Claim, Stopping
 from stator.db.locks import WAIT, Locks
@@ -66,6 +67,7 @@ class FakeOperations:
 
     graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
     capabilities = SQLITE
+    conditions = Conditions(())
 
     @property
     def scope(self):
