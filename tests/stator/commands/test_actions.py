@@ -91,7 +91,9 @@ VERBS = {
 NOT_UNDONE = {"resume", "send"}
 # They show something, or change no objects; each has tests of its own.
 OTHERS = {
-    "doctor", "errors", "explain", "graph", "preview", "prune", "statements", "status", "workers",
+    "errors", "preview", "prune", "statements", "workers",
+    "doctor", "explain", "status",  # stator.extensions.problems
+    "graph",  # stator.extensions.pictures
     "adopt",  # stator.extensions.adopt
     "shadow",  # stator.extensions.shadow
 }  # fmt: skip

@@ -34,9 +34,9 @@ OF_UNDO: list[tuple[list[str], str]] = [
 BAD: list[tuple[list[str], str]] = [
     *OF_PAUSES,  # stator.extensions.pauses
     *OF_EVENTS,  # stator.extensions.events
-    (["explain", "x;drop table", "1"], "is not a model; managed models are:"),
-    (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),
-    (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
+    (["explain", "x;drop table", "1"], "is not a model; managed models are:"),  # stator.extensions.problems
+    (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),  # stator.extensions.problems
+    (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),  # stator.extensions.problems
     (["adopt", "nowhere"], "'nowhere' must be app.Model.column"),  # stator.extensions.adopt
     (["errors", "nowhere"], "is not a model"),
     (["shadow", "nowhere"], "is not a model"),  # stator.extensions.shadow
@@ -47,9 +47,9 @@ BAD: list[tuple[list[str], str]] = [
     (["preview", LABEL, "--timeout", "0"], "--timeout 0.0 must be above 0"),
     (["preview", LABEL, "--where", "name__regex=("], "patterns are not allowed"),
     *OF_UNDO,  # stator.extensions.undo
-    (["explain", "auth.User", "1"], "is not managed by Stator"),
-    (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
-    (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
+    (["explain", "auth.User", "1"], "is not managed by Stator"),  # stator.extensions.problems
+    (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),  # stator.extensions.problems
+    (["explain", LABEL, "1", "--database", "nowhere"], "'nowhere' is not in DATABASES"),  # stator.extensions.problems
     (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),
     (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
     (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
@@ -57,9 +57,9 @@ BAD: list[tuple[list[str], str]] = [
     (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; give a reason"),
     (["move", LABEL, "done", "--reason", "r"], "choose objects: either their keys, or --state OLD"),
     (["retry", LABEL, "--error", "OSError", "--failed"], "--error chooses the objects by itself"),
-    (["status", "nowhere.Nothing"], "is not a model"),
-    (["graph", "nowhere"], "is not a model"),
-    (["doctor", "--database", "nowhere"], "is not in DATABASES"),
+    (["status", "nowhere.Nothing"], "is not a model"),  # stator.extensions.problems
+    (["graph", "nowhere"], "is not a model"),  # stator.extensions.pictures
+    (["doctor", "--database", "nowhere"], "is not in DATABASES"),  # stator.extensions.problems
     (["workers", "--database", "nowhere"], "is not in DATABASES"),
     (["prune", "--database", "nowhere"], "is not in DATABASES"),
 ]
