@@ -25,7 +25,9 @@ PASSES = (
 )  # fmt: skip
 
 # Those without which the other tests pass, too (``--tests``).
-TESTED = ("admin", "backend", "check_graph", "model_rules", "tracing")
+TESTED = (
+    "admin", "api", "backend", "check_graph", "client", "model_rules", "pictures", "tasks_commands", "tracing",
+)  # fmt: skip
 
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
