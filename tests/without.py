@@ -92,6 +92,13 @@ from stator.rows.meta import ModelOption, add_model_option
 for name in {names}:
     add_model_option(ModelOption(name=name, wrong=lambda model, value: ""))
 """
+# And those of its states.
+IGNORED_OF_STATES = """
+_checked = State.__init__
+State.__init__ = lambda state, **options: _checked(
+    state, **{{name: value for name, value in options.items() if name not in {names}}}
+)
+"""
 
 # A task runs; without the queue an object of a model moves.
 QUEUE = """
@@ -206,6 +213,9 @@ def delete(folder: Path, name: str) -> None:
             if path.name == "meta.py":
                 options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
             path.write_text("".join(each for each in lines if each not in going))
+            if path.name == "states.py" and (folder / "tests").is_dir():
+                declared = re.findall(r"^    (\w+): .* = ", "".join(going), re.MULTILINE)
+                _append(path, IGNORED_OF_STATES.format(names=declared))
             ast.parse(path.read_text(), str(path))
     for path in [path for each in ("tests", "project") for path in (folder / each).rglob("*.py")]:
         said = path.read_text()

@@ -231,7 +231,7 @@ BAD_OPTIONS = [
     ({"renamed_from": ""}, "the former name"),
     ({"saves": "result"}, "a list of names of fields"),
     ({"batch": 0}, "a whole number"),
-    ({"concurrency": -1}, "a whole number"),
+    ({"concurrency": -1}, "a whole number"),  # stator.extensions.limits
 ]
 
 

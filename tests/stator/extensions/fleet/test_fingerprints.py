@@ -71,6 +71,7 @@ def graph(*, reordered=False, target="sent", **options):
     return fingerprints(ParcelGraph)
 
 
+@pytest.mark.needs("limits")
 def test_it_is_the_same_in_another_process_whatever_the_seed_of_hashes():
     found = {
         subprocess.run(
@@ -101,7 +102,8 @@ def test_it_is_the_same_for_equal_declarations():
     [
         {"try_interval": 61}, {"jitter": 0.1}, {"backoff": Backoff(base=2.0)},
         {"backoff": Backoff(jitter=0)}, {"backoff": Steady()}, {"backoff": 5},
-        {"max_failures": 3}, {"lease": 30}, {"atomic": True}, {"batch": 10}, {"concurrency": 2},
+        {"max_failures": 3}, {"lease": 30}, {"atomic": True}, {"batch": 10},
+        {"concurrency": 2},  # stator.extensions.limits
         {"renamed_from": "wrapped"}, {"saves": ["weight"]}, {"quarantine": False}, {"target": "lost"},
         {"value": "p"},
     ],
