@@ -118,14 +118,14 @@ class Rule:
     """A condition that a task meets if a worker may claim it, and the reason of ``explain`` if it does not meet it.
 
     ``about``: ``TASK``; ``PROCESS`` if only worker processes obey the rule; ``VALUE`` for other tasks with the same
-    exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``explain`` returns the
-    parts of the reason, given the task and all tasks; without it, what serves the queue gives the reason.
+    exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``reason`` returns its
+    parts, given the task and all tasks; without it, what serves the queue gives the reason.
     """
 
     code: str
     about: str
     condition: Callable[[Asking], Q]
-    explain: Callable[[TaskRow, Rows], Explanation | None] | None = None
+    reason: Callable[[TaskRow, Rows], Explanation | None] | None = None
 
 
 def may_claim(asking: Asking, *about: str) -> Q:

@@ -70,11 +70,11 @@ def _of_state(row: TaskRow, rows: Rows) -> Iterator[Reason]:
 def _against_rules(row: TaskRow, rows: Rows) -> Iterator[Reason]:
     """Yield a reason for each rule that the task does not meet, whichever worker asks."""
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
-    rules = [rule for rule in RULES if rule.explain]
+    rules = [rule for rule in RULES if rule.reason]
     broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in rules]
     flags = rows.filter(pk=row.pk, shard=row.shard).values_list(*broken).first() or ()
     for rule, is_broken in zip(rules, flags, strict=False):
-        if is_broken and rule.explain and (reason := rule.explain(row, rows)):
+        if is_broken and rule.reason and (reason := rule.reason(row, rows)):
             yield Reason(rule.code, *reason)
 
 
