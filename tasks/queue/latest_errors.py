@@ -15,6 +15,10 @@ from tasks.rows.tables import run_rows, task_model
 # Characters at the end of a traceback, which has the frame that raised the error.
 END = 1500
 
+# The columns of runs that lead to their task, or to the one that it is a part of.
+OF_TASK = ["task"]
+OF_TASK += ["task__whole"]  # tasks.extensions.shared
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _NUMBER = re.compile(r"\d+")
 
@@ -57,7 +61,7 @@ def _reasons(pks: list[int], using: str) -> dict[int, TaskFailure]:
     failed = run_rows(using).filter(outcome="failed").exclude(reason="")
     # A task may have a thousand parts, and each of them many claims, so the database finds the last ones.
     latest: dict[int, int] = {}
-    for of in ("task", "task__whole"):
+    for of in OF_TASK:
         latest |= dict(failed.filter(**{f"{of}__in": pks}).values_list(of).annotate(Max("pk")))
     reasons = dict(failed.filter(pk__in=latest.values()).values_list("pk", "reason"))
     reason_of = {pk: reasons[run] for pk, run in latest.items() if run in reasons}

@@ -34,8 +34,9 @@ class Note(AuthorAndReason, total=False):
 class Parts:
     """The parts of tasks. Without an extension, no task has any."""
 
-    # What is said of a maximum of rows.
+    # What is said of a maximum of rows, and how the address of a list leaves out parts.
     in_rows = ""
+    aside: tuple[tuple[str, str], ...] = ()
 
     def lock(self, rows: QuerySet[Model]) -> None:
         """Lock tasks and then their parts, each in the order of their keys, until the transaction ends.

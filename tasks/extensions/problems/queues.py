@@ -14,12 +14,10 @@ from stator.texts import count_text
 from tasks.extensions.queue_pauses.pausing import pause_lasts
 from tasks.models import Queue, Task
 from tasks.queue.figures import MAX_COUNTED, QueueFigures, lines
+from tasks.queue.task_parts import KIND
 
 # The most queues that are named, and the most paused queues that are read.
 SHOWN, MAX_QUEUES = 20, 200
-
-# Parts of shared tasks are no dead letters of their own.
-OF_NO_OTHER = ("whole__isnull", "True")
 
 
 def paused(survey: Survey) -> Iterator[Problem]:
@@ -100,7 +98,7 @@ def _list_of(queues: list[Tally]) -> tuple[AdminAction, ...]:
     """Return a link to the dead letters of some queues; none if they are too many for an address."""
     if len(queues) > MAX_QUEUES:
         return ()
-    query = (("queue__id__in", ",".join(str(one.value) for one in queues)), ("status", "errored"), OF_NO_OTHER)
+    query = (("queue__id__in", ",".join(str(one.value) for one in queues)), ("status", "errored"), *KIND.parts.aside)
     return (AdminAction("List", "tasks.task", query=query),)
 
 
@@ -111,7 +109,7 @@ def dead(using: str) -> list[QuerySet[Task]]:
 
 def _of_dead(name: str, tally: Tally, more: bool) -> Problem:
     count = min(tally.count, MAX_COUNTED)
-    query = (("queue__id__exact", str(tally.value)), ("status", "errored"), OF_NO_OTHER)
+    query = (("queue__id__exact", str(tally.value)), ("status", "errored"), *KIND.parts.aside)
     noun, rests = ("task", "rests") if count == 1 and not more else ("tasks", "rest")
     return Problem(
         "", f"{count_text(count, more)} {noun} gave up (dead letters) and {rests} until requeued, the oldest "

@@ -31,6 +31,7 @@ class SharedParts(Parts):
     """The parts of shared tasks. A worker locks the parts that it claims or ends, and no shared task."""
 
     in_rows = " (worker_count=n is n + 1 rows)"
+    aside = (("whole__isnull", "True"),)
 
     def lock(self, rows: QuerySet[Model]) -> None:
         shared = []

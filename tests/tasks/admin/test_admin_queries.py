@@ -67,7 +67,7 @@ FORMS = ["task/add/", "queue/add/", "schedule/add/", "consumer/add/"]
 PAGES: list[tuple[Any, dict[str, Any], str]] = [
     (Task, {"state": "pending", "state_ready": True}, "change"),
     (Task, {"state": "pending", "state_claim__isnull": False}, "change"),
-    (Task, {"state": "shared"}, "change"),
+    (Task, {"state": "shared"}, "change"),  # tasks.extensions.shared
     (Task, {"state": "completed"}, "change"),
     *((Task, {"state": "errored"}, page) for page in ("change", "stator", "history")),
     *((model, {}, "change") for model in (Queue, Run, Schedule, Consumer)),
