@@ -82,6 +82,7 @@ EXTENSIONS = {
         "stator/templates/stator/admin/end_pause.html stator/templates/stator/admin/pause_notice.html",
         r"(?i)(?<!queue)pause|resume",
     ),
+    # What shows queues shows their pauses, so the admin, the commands and the API of tasks need it.
     "queue_pauses": Extension("", r"(publish|claim)(ing)?_paused|^pause_\w+$"),
     "reconcile": Extension(
         "",
@@ -188,6 +189,7 @@ EXTENSIONS = {
     "api": Extension(
         "tasks/api/* tasks/templates/admin/tasks/consumer/*",
         r"^(tasks\.api.*|Consumer|consumers?)$",
+        needs="queue_pauses",
         tests="tests/tasks/api/* tests/tasks/serving.py tests/tasks/admin/test_consumers.py",
         pages="/api/",
     ),
@@ -222,11 +224,16 @@ EXTENSIONS = {
     # Errored tasks are dead letters of the core, whether or not somebody is told.
     "notices": Extension("tasks/dead_letters.py", r"^(DeadLetter|send_notices|notice_due)$|tasks\.dead_letters"),
     "tasks_admin": Extension(
-        "tasks/admin/*", r"^tasks\.admin.*", needs="admin", tests="tests/tasks/admin/*", pages="/admin/tasks/"
+        "tasks/admin/*",
+        r"^tasks\.admin.*",
+        needs="admin queue_pauses",
+        tests="tests/tasks/admin/*",
+        pages="/admin/tasks/",
     ),
     "tasks_commands": Extension(
         "tasks/commands/* tasks/management/*",
         r"^tasks\.commands.*",
+        needs="queue_pauses",
         tests="tests/tasks/commands/* tests/tasks/*/test_tasks_commands.py",
     ),
 }
