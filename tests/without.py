@@ -146,9 +146,10 @@ def copied(*folders: str, keep: bool = False) -> Iterator[Path]:
     names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0")
     try:
         for name in filter(None, names):
-            # What is compiled already goes along: compiling takes as long as all the rest.
-            compiled = [cache_from_source(name)] if name.endswith(".py") else []
-            for each in [name, *compiled]:
+            # What is compiled already goes along, by pytest too: compiling takes as long as all the rest.
+            cached = Path(cache_from_source(name)) if name.endswith(".py") else None
+            compiled = (ROOT / cached.parent).glob(f"{cached.stem}*.pyc") if cached else ()
+            for each in [name, *(path.relative_to(ROOT) for path in compiled)]:
                 if (ROOT / each).is_file():
                     (folder / each).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(ROOT / each, folder / each)
