@@ -66,9 +66,19 @@ def inject() -> list[Situation]:
     """Have all twelve stand at once; return them."""
     crew()
     return [
-        *errors(), killer(), silent_worker(), paused_model(), waiting(), full_limit(), unknown_state(), far_future(),
-        dead_letters(), late_schedule(), misspelled_action(), waiting_tick(),
-    ]  # fmt: skip
+        *errors(),
+        killer(),
+        silent_worker(),
+        paused_model(),  # stator.extensions.pauses
+        waiting(),
+        full_limit(),  # stator.extensions.limits
+        unknown_state(),
+        far_future(),
+        dead_letters(),
+        late_schedule(),  # tasks.extensions.schedules
+        misspelled_action(),
+        waiting_tick(),  # tasks.extensions.schedules
+    ]
 
 
 def crew() -> None:
