@@ -71,7 +71,8 @@ def test_two_processes_share_the_work_and_an_urgent_task_begins_next(worker_proc
         [urgent] = naps.make(1, priority=1)
         seen = len(naps.begun)
         wait_until(lambda: len(in_state("pending")) == 0, message=output)
-    assert in_state("completed") == {*pks, urgent}, output()
+        done, said = in_state("completed"), output()
+    assert done == {*pks, urgent}, said
     # Claims that were under way at its publication may give each thread one other task.
     assert [each.task for each in naps.begun].index(urgent) <= seen + 2 * THREADS
     shares = {each.worker for each in naps.begun}
