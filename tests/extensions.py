@@ -69,9 +69,11 @@ EXTENSIONS = {
         r"|is_awaited|waits_(of|for)|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
         of_queue=True,
     ),
+    # Without words that tests have for other things: a model of their app, and its rows.
     "steps": Extension(
         "",
-        r"^(Steps?|steps|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS|STEP_\w+)$",
+        r"^(Steps|(?!test)(\w+\.)+(Step|steps)|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS"
+        r"|STEP_\w+)$",
     ),
     "progress": Extension(
         "",
@@ -340,7 +342,7 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], list[tuple[str, range]], se
         names[token.start[0]].add(named)
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names[node.lineno].add(node.module)
+            names[node.lineno].update((node.module, *(f"{node.module}.{one.name}" for one in node.names)))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             defined.append((node.name.strip("_"), range(node.lineno, (node.end_lineno or node.lineno) + 1)))
     going = {at for at, line in enumerate(path.read_text().splitlines(), 1) if FOLDER.search(line)}
