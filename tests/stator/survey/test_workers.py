@@ -60,7 +60,7 @@ def test_silent_worker_that_holds_objects_is_missed_and_shown_first(workers):
     hold(GONE)
     (missed,) = found().missed
     assert found().shown[0].worker.pk == missed.worker.pk == GONE
-    assert re.fullmatch(r"silent for 1\d m[ \d s]*, holds 1", missed.told)
+    assert re.fullmatch(r"silent for 1\d m[ \d s]*, holds 1", missed.status_text)
 
 
 def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_stopped(workers):
