@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from django.test import AsyncClient, Client
 
-# The functions that it defined, the options, columns and arguments of others that are its own, and the fixtures of its
-# tests; its subcommands; what the addresses of its pages begin with.
+# The functions that it defined, and the options, columns and arguments of others that are its own; the fixtures of its
+# tests, of which only a test's own arguments ask; its subcommands; what the addresses of its pages begin with.
 GONE: set[str] = set()
+FIXTURES: set[str] = set()
 COMMANDS: set[str] = set()
 PAGES: set[str] = set()
 
@@ -81,6 +82,10 @@ def pytest_runtest_call() -> Iterator[None]:
     """Leave out a test that itself, and nothing that is left, asks for such a name."""
     try:
         return (yield)
+    except pytest.FixtureLookupError as error:
+        if error.argname in FIXTURES:
+            pytest.skip(f"the fixture {error.argname} belongs to a deleted extension")
+        raise
     except Exception as error:
         if (name := _asked_for(error)) in GONE:
             pytest.skip(f"{name} belongs to a deleted extension")
@@ -89,8 +94,6 @@ def pytest_runtest_call() -> Iterator[None]:
 
 def _asked_for(error: Exception) -> str:
     """Return the name that is unknown to what a test asked; empty if code that is left asked for it."""
-    if isinstance(error, pytest.FixtureLookupError):
-        return error.argname or ""
     known = UNKNOWN.search(str(error))
     name = (error.name if isinstance(error, AttributeError) else known and known[1]) or ""
     root = Path(__file__).parent.parent

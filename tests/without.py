@@ -193,13 +193,15 @@ def delete(folder: Path, name: str) -> None:
     gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
     gone += [path.relative_to(folder) for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
-    options, names, commands = set(), set(), set()
+    options, names, fixtures, commands = set(), set(), set(), set()
     for path in gone:
         if path.suffix == ".py" and (path.parts[0] != "tests" or path.name == "conftest.py"):
             # One that went with an extension before has no copy any more.
             source = folder / path if (folder / path).is_file() else ROOT / path
             defined = ast.walk(ast.parse(source.read_text()))
-            names |= {name for node in defined for name in _defined(node)}
+            (fixtures if path.name == "conftest.py" else names).update(
+                name for node in defined for name in _defined(node)
+            )
         if (folder / path).is_file():
             text = (folder / path).read_text()
             options.update(re.findall(r'\bModelOption\(name="(\w+)"', text))
@@ -229,7 +231,8 @@ def delete(folder: Path, name: str) -> None:
     if (folder / "tests").is_dir():
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
         pages = EXTENSIONS[name].pages.split() if name in EXTENSIONS else []
-        lines = f"GONE.update({sorted(names)})\nCOMMANDS.update({sorted(commands)})\nPAGES.update({pages})\n"
+        sets = {"GONE": names, "FIXTURES": fixtures, "COMMANDS": commands, "PAGES": pages}
+        lines = "".join(f"{each}.update({sorted(gone)})\n" for each, gone in sets.items())
         _append(folder / "tests" / "missing.py", f"\n{lines}")
     for path in sorted((path for app in (*APPS, "tests") for path in (folder / app).rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
