@@ -68,8 +68,8 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
         "events": [],
         "available": [],
         "steps": [],
+        "reasons": [],
         **{name: details(row, request.auth) for name, details in _details.items()},
-        "reasons": [reason.as_dict() for reason in row.explain()],
         "error": {name: getattr(report, name) for name in ObjectErrorOut.model_fields} if _is_error(report) else None,
         "history": [{name: getattr(one, name) for name in HappenedOut.model_fields} for one in kept],
     }

@@ -14,7 +14,7 @@ from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, ExplainedOut, Metadata, Page, TasksOut, TaskWithRunsOut, parameter
+from tasks.api.schemas import BIGINT, Metadata, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
 from tasks.messages import check_metadata
 from tasks.models import Task
@@ -71,13 +71,6 @@ def show(request: ApiRequest, pk: int) -> HttpResponse:
     runs = of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS]
     report = read("report", str(task._state.db), Task, pk, otherwise=None)
     return answer(task_with_runs_out(task, runs, errors_in(attempts_of(task)), report.log if report else None))
-
-
-@router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task", name="explain_task")
-def explain(request: ApiRequest, pk: int) -> dict[str, object]:
-    """Return why the task is not moving and what to do, the most decisive reason first."""
-    task = task_of(request.auth, pk)
-    return {"task": task.pk, "status": task.status, "reasons": [reason.as_dict() for reason in task.explain()]}
 
 
 def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:

@@ -27,6 +27,7 @@ from tasks.api.bodies import JsonParser
 from tasks.api.documents import View
 from tasks.api.server import give_connections_back
 from tasks.extensions.events import api as events
+from tasks.extensions.problems import api as problems
 from tasks.extensions.progress import api as progress
 from tasks.extensions.schedules import api as schedules
 from tasks.extensions.steps import api as steps
@@ -55,6 +56,7 @@ for router in (
     progress.router,  # tasks.extensions.progress
     steps.router,  # tasks.extensions.steps
     searching.router,
+    problems.router,  # tasks.extensions.problems
     schedules.router,  # tasks.extensions.schedules
     objects.router,
     events.router,  # tasks.extensions.events

@@ -47,7 +47,7 @@ ENDPOINTS = [
     ("POST", "batches/{batch}/requeue", None, "publish", 200),
     ("GET", "tasks", None, "query", 200),
     ("GET", "tasks/{task}", None, "query", 200, {"key": "image-3"}),
-    ("GET", "tasks/{task}/explain", None, "query", 200, {"status": "pending"}),
+    ("GET", "tasks/{task}/explain", None, "query", 200, {"status": "pending"}),  # tasks.extensions.problems
     ("POST", "tasks/{held}/change", {"timeout": 30}, "publish", 200, {"timeout": 30}),
     ("POST", "tasks/{task}/cancel", None, "publish", 200, {"status": "canceled"}),
     ("POST", "tasks/{dead}/requeue", None, "publish", 200, {"status": "pending"}),

@@ -46,6 +46,7 @@ def test_log_of_the_latest_failed_attempt(call, scene, given):
     assert call("GET", f"tasks/{scene.held.pk}", None, given)[1]["log"] is None
 
 
+@pytest.mark.needs("problems")
 def test_why_it_waits(call, scene, given):
     scene.queue.pause(claim=True, reason="disk full", author="ann")
     status, found = call("GET", f"tasks/{scene.task.pk}/explain", None, given)

@@ -312,6 +312,7 @@ def test_databases_whose_inserts_return_nothing_record_in_two_statements(monkeyp
     assert steps(order) == {"charge": 7}
 
 
+@pytest.mark.needs("problems")
 def test_steps_that_are_done_and_the_one_that_runs_are_explained():
     def look(order):
         order.stator.step("reserve", noted(order, "reserve"))
