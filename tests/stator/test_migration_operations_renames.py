@@ -102,8 +102,7 @@ class Migration(migrations.Migration):
 """
 
 
-@pytest.mark.needs("pauses", "reconcile")
-@pytest.mark.needs("problems")
+@pytest.mark.needs("pauses", "reconcile", "problems")
 def test_project_renames_a_model_and_a_watched_field(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")

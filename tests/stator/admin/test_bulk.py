@@ -48,6 +48,7 @@ class TestParts:
     def _two_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bulk, "AT_ONCE", 2)
 
+    @pytest.mark.needs("problems")
     def test_all_of_a_filter_are_done_a_part_in_each_request(self, admin_client: Client) -> None:
         calm = Parcel.objects.create()
         set_columns(calm, state_ready=False)

@@ -29,6 +29,7 @@ def codes(text: str) -> list[str]:
 
 class TestWhy:
     @pytest.mark.needs("reports")
+    @pytest.mark.needs("problems")
     def test_says_first_things_first_and_what_to_do(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create(orders="fail", address="no such street")
         attempt(parcel)

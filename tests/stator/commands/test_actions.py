@@ -132,6 +132,7 @@ def test_move_of_a_state_takes_all_of_it_even_if_the_code_does_not_know_it():
     assert ({state_of(errand) for errand in lost}, state_of(other)) == ({"done"}, "new")
 
 
+@pytest.mark.needs("problems")
 def test_retry_by_state_condition_limit_and_of_all():
     for number in range(3):
         put(Errand, state_ready=False, state_crashes=number + 1, state_failures=number)

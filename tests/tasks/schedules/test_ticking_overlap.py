@@ -31,7 +31,8 @@ def test_tick_waits_for_the_end_of_the_task_before(queue):
     for _ in range(3):
         go(60)
     assert (fired(schedule), Task.objects.count()) == (1, 1)
-    assert "waits for the task of tick 0, which has not ended" in str(row(schedule).explain()[0])
+    waiting = "waits for the task of tick 0, which has not ended"
+    assert waiting in str(row(schedule).explain()[0])  # tasks.extensions.problems
     claim.resolve()
     go(3)
     # One for all that were due meanwhile.
