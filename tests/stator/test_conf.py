@@ -39,14 +39,14 @@ BAD_VALUES = [
     ({"TOKEN": [b"x" * 40]}, "TOKEN must be a string of at least 32 bytes"),
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
-    ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or a function that returns one"),
+    ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or"),  # stator.extensions.schemas
     ({"EXTENSIONS": "budget"}, "EXTENSIONS='budget' must be a list of dotted paths of modules"),
     ({"EXTENSIONS": [1]}, "EXTENSIONS=[1] must be a list of dotted paths of modules"),
     ({"EXTENSIONS": ["bugdet"]}, "EXTENSIONS has 'bugdet', which cannot be imported: No module named 'bugdet'"),
     ({"EXTENSIONS": ["tests.sizes"]}, "EXTENSIONS has 'tests.sizes', a module without EXTENSION; see 'Write an ext"),
     ({"EXTENSIONS": ["stator.extensions.undo"] * 2}, "EXTENSIONS has 'stator.extensions.undo' twice; remove one"),
-    ({"TRACING": 1}, "TRACING=1 must be True or False"),
-    ({"RUNSERVER_WORKER": "yes"}, "RUNSERVER_WORKER='yes' must be True or False"),
+    ({"TRACING": 1}, "TRACING=1 must be True or False"),  # stator.extensions.tracing
+    ({"RUNSERVER_WORKER": "yes"}, "RUNSERVER_WORKER='yes' must be"),  # stator.extensions.processes
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
     ({"UTC": "yes"}, "UTC='yes' must be True or False"),
 ]

@@ -102,7 +102,7 @@ class Migration(migrations.Migration):
 """
 
 
-@pytest.mark.needs("pauses", "reconcile", "problems")
+@pytest.mark.needs("pauses", "problems", "reconcile", "reports", "stats")
 def test_project_renames_a_model_and_a_watched_field(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")

@@ -91,7 +91,9 @@ VERBS = {
 NOT_UNDONE = {"resume", "send"}
 # They show something, or change no objects; each has tests of its own.
 OTHERS = {
-    "errors", "preview", "prune", "statements", "workers",
+    "preview", "prune", "statements",
+    "errors",  # stator.extensions.reports
+    "workers",  # stator.extensions.fleet
     "doctor", "explain", "status",  # stator.extensions.problems
     "graph",  # stator.extensions.pictures
     "adopt",  # stator.extensions.adopt

@@ -38,7 +38,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),  # stator.extensions.problems
     (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),  # stator.extensions.problems
     (["adopt", "nowhere"], "'nowhere' must be app.Model.column"),  # stator.extensions.adopt
-    (["errors", "nowhere"], "is not a model"),
+    (["errors", "nowhere"], "is not a model"),  # stator.extensions.reports
     (["shadow", "nowhere"], "is not a model"),  # stator.extensions.shadow
     (["statements", "nowhere"], "is not a model"),
     (["preview", "auth.User"], "is not managed by Stator"),
@@ -60,7 +60,7 @@ BAD: list[tuple[list[str], str]] = [
     (["status", "nowhere.Nothing"], "is not a model"),  # stator.extensions.problems
     (["graph", "nowhere"], "is not a model"),  # stator.extensions.pictures
     (["doctor", "--database", "nowhere"], "is not in DATABASES"),  # stator.extensions.problems
-    (["workers", "--database", "nowhere"], "is not in DATABASES"),
+    (["workers", "--database", "nowhere"], "is not in DATABASES"),  # stator.extensions.fleet
     (["prune", "--database", "nowhere"], "is not in DATABASES"),
 ]
 

@@ -77,7 +77,7 @@ EXAMPLES = {
     "shadow": lambda: put(Flyer, state="queued"),  # stator.extensions.shadow
     "waits_for": lambda: put(Rollout, build=put(Build)),
     "backoff": lambda: put(Errand, state_ready=False, state_next_attempt=ago(-60), state_failures=1),
-    "last_said": told_to_wait,
+    "last_said": told_to_wait,  # stator.extensions.reports
     "not_due": lambda: put(Errand, state_ready=False, state_next_attempt=ago(-60)),
     "no_worker": without_workers,
     "crashed": lambda: put(Errand, state_crashes=2),

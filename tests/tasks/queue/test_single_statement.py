@@ -50,6 +50,7 @@ def warm_queue():
     return queue
 
 
+@pytest.mark.needs("stats")
 @pytest.mark.citus_lacks("INSERT in WITH")
 def test_statements_of_a_cycle_are_few(count, warm_queue: Queue):
     found = {}
