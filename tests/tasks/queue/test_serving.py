@@ -12,6 +12,7 @@ from tests.tasks.queue.crew import reasons
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.needs("fleet")
 def test_process_publishes_its_actions_and_its_queues(worker_process, queue):
     other = make_queue("mail")
     with worker_process("tasks.Task", "--queue", "encode") as worker:

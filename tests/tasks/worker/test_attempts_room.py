@@ -61,6 +61,7 @@ def in_state(state: str) -> set[int]:
     return set(Task.objects.filter(state=state).values_list("pk", flat=True))
 
 
+@pytest.mark.needs("fleet")
 def test_two_processes_share_the_work_and_an_urgent_task_begins_next(worker_process: Any, naps: Naps) -> None:
     """Timeouts count from the beginning of the call: the last tasks have waited for longer."""
     with worker_process("tasks.Task", **QUICKLY) as first, worker_process("tasks.Task", **QUICKLY) as second:

@@ -38,6 +38,7 @@ def test_unusable_database_ends_every_process_of_several(tmp_path):
     }
 
 
+@pytest.mark.needs("fleet")
 @pytest.mark.django_db(transaction=True)
 def test_replaced_process_keeps_its_name(worker_process):
     with worker_process("testapp.Line", "--name", "w", "--processes", "2") as worker:
