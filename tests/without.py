@@ -27,7 +27,7 @@ PASSES = (
 # Those without which the other tests pass, too (``--tests``).
 TESTED = (
     "admin", "api", "backend", "check_graph", "client", "fleet", "model_rules", "notices", "pictures", "processes",
-    "tasks_commands", "tracing", "watchdog",
+    "tasks_commands", "tracing", "views", "watchdog",
 )  # fmt: skip
 
 # Models change when an extension goes, so migrations are made before anything is checked.

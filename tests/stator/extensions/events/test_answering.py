@@ -11,7 +11,7 @@ from stator.models import Event
 from tests.stator.making import put, row
 from tests.testapp.approvals import Expense, ExpenseGraph
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.needs("views")]
 
 ANNA = "anna@example.org"
 
