@@ -307,7 +307,7 @@ def fault(folder: Path, name: str, tests: bool) -> str:
 
 
 def _failed_tests(folder: Path, name: str) -> str:
-    """Run the tests that are left, on SQLite; return the first that fails with its error, empty if none does.
+    """Run the tests that are left, on SQLite; return those that fail first, empty if none does.
 
     All of the files that spell the extension, which are nearest to it, and the first test of each other file.
     """
@@ -340,7 +340,7 @@ def _failed_tests(folder: Path, name: str) -> str:
     said = done.stdout.strip().splitlines() or ["pytest said nothing"]
     print(f"       {said[-1].strip('= ')}", flush=True)
     failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
-    return "" if done.returncode == 0 else (failed or said[-1:])[0]
+    return "" if done.returncode == 0 else "; ".join(failed or said[-1:])
 
 
 def _environment() -> dict[str, str]:
@@ -380,7 +380,7 @@ def main() -> int:
     failed, passing = 0, TESTED if given.tests else PASSES
     for name in given.names or (TESTED if given.tests else EXTENSIONS):
         why = try_without(name, tests=given.tests, keep=given.keep)
-        print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:200]}", flush=True)
+        print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:1000]}", flush=True)
         failed |= bool(why) and (bool(given.names) or name in passing)
     return int(failed)
 

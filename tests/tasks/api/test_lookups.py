@@ -7,6 +7,8 @@ from django.db import connection
 
 from tasks.extensions.api.models import Consumer
 from tasks.models import Queue, Task
+from tasks.queue import claiming
+from tasks.rows import queues
 from tests.stator.making import raw
 from tests.tasks.counting import count
 from tests.tasks.serving import token
@@ -51,8 +53,10 @@ def ended(ask, claim, verb="resolve", **body):
 
 
 @pytest.fixture
-def warm(ask, queue):
-    """A queue with which this process has done everything before."""
+def warm(monkeypatch, ask, queue):
+    """A queue with which this process has done everything before, and whose claimants are noted for long."""
+    for module in (queues, claiming):
+        monkeypatch.setattr(module, "SEEN_EVERY", 3600.0)
     for _ in range(2):
         published(ask)
         claim = claimed(ask)
