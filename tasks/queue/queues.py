@@ -13,7 +13,7 @@ from stator.texts import JsonInput
 from tasks.extensions.batches.joining import joining
 from tasks.extensions.batches.models import Batch
 from tasks.extensions.consume.verbs import Consumes
-from tasks.extensions.queue_pauses.pausing import Pausing
+from tasks.extensions.queue_pauses.pausing import QueuePausing
 from tasks.queue import held_claims, publishing, rules, waiting
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Publish, Published
@@ -28,7 +28,7 @@ MADE_AS = ("kind", "exclusive_key", "spread")
 
 class Queue(
     Consumes,  # tasks.extensions.consume
-    Pausing,  # tasks.extensions.queue_pauses
+    QueuePausing,  # tasks.extensions.queue_pauses
     QueueRow,
 ):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.

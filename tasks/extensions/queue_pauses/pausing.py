@@ -35,7 +35,7 @@ def claims_are_paused(of_queue: Callable[[str], object] = F) -> Q:
     return Q(Exact(of_queue("claim_paused"), Value(True))) & pause_lasts(of_queue)
 
 
-class Pausing(QueueRow):
+class QueuePausing(QueueRow):
     """A queue that may refuse tasks, claims or both; its row has the columns of a pause."""
 
     @property

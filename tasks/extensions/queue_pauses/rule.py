@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from tasks.extensions.queue_pauses.pausing import Pausing, claims_are_paused
+from tasks.extensions.queue_pauses.pausing import QueuePausing, claims_are_paused
 from tasks.queue.eligibility import PROCESS, RULES, Explanation, Rule
 from tasks.rows.tables import Rows
 from tasks.rows.tasks import TaskRow
@@ -14,7 +14,7 @@ def connect() -> None:
 
 
 def _paused(task: TaskRow, rows: Rows) -> Explanation:
-    queue = cast("Pausing", task.queue)
+    queue = cast("QueuePausing", task.queue)
     numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
     remedy = "Check whether its reason still holds, then resume."
     return f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers, remedy
