@@ -303,7 +303,7 @@ def _described(group: ErrorGroup, of: Surveyed, named: dict[str, set[object]], p
         "log": group.log if pages.sees_all(model) and pages.may_view(READINGS["groups"].model) else "",
         "latest": span(group.latest),
         "failing": len(group.failing),
-        "count": count_text(len(group.failing), group.cut),
+        "still": count_text(len(group.failing), group.cut),
         "retried": f"{group.retried:,}" if group.retried else "",
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),

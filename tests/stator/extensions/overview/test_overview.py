@@ -14,7 +14,7 @@ from stator.admin import Cell, Section, StatorAdmin, add_section
 from stator.extensions.overview import admin as module
 from stator.models import Depth, History, Pause, Report
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.making import ago, put, raw, row
+from tests.stator.making import ago, change, put, raw, row
 from tests.stator.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker
 from tests.testapp.operators import Parcel
 
@@ -64,6 +64,12 @@ def test_admin_of_the_project_may_be_left_out(viewer: Client, monkeypatch: pytes
     monkeypatch.delitem(admin.site._registry, Parcel)
     failing()
     assert "ValueError" in text_of(viewer, part="errors")
+
+
+def test_errors_are_counted_apart_from_the_objects_that_still_fail(viewer: Client) -> None:
+    failing()
+    change(failing(), state_failures=0)
+    assert "1 of 2" in text_of(viewer, part="errors")
 
 
 def said(response: Any) -> str:
