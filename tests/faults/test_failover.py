@@ -154,7 +154,7 @@ def test_work_that_was_begun_on_an_old_primary_that_came_back_is_refused_on_the_
             gate.touch()
             workers.until_done(ThreadJob)
             workers.stop()
-            forget_starts(claims_on(server, watched))
+            sort_starts(server, watched)
             watched.judge(max_crashes=1000)
             assert set(ThreadJob.objects.values_list("state", "state_version")) == {("done", 2)}
             # The claims of another server end before their leases have run out by the clock of the worker.
@@ -191,15 +191,15 @@ def begin(workers, pks, gate):
     workers.until(lambda: begun.values("object_pk").distinct().count() == len(pks))
 
 
-def claims_on(server, watched):
-    """The claims of the objects that were made on a server."""
+def sort_starts(server, watched):
+    """Have each start where its claim was made: a handler may start after the address of its worker has changed."""
     with default_database_on(server):
-        return {event.new.claim for event in watched.history(ThreadJob).events if event.new and event.new.claim}
-
-
-def forget_starts(claims):
-    """A handler may start after the address has changed, and leave its effect where its claim never was."""
+        claims = {event.new.claim for event in watched.history(ThreadJob).events if event.new and event.new.claim}
+        astray = list(Effect.objects.exclude(claim__in=claims))
     Effect.objects.filter(claim__in=claims).delete()
+    for effect in astray:
+        effect.pk = None
+    Effect.objects.bulk_create(astray)
 
 
 @contextmanager
