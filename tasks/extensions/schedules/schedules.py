@@ -10,13 +10,14 @@ from django.db.models import F, Q, QuerySet
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.models import Reason, StateField, moment_text
+from stator.models import StateField
 from stator.texts import listed
 from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
+from tasks.extensions.schedules.problems import verbs
 from tasks.extensions.schedules.rates import end_turns
 from tasks.extensions.schedules.rows import ScheduleRow
-from tasks.extensions.schedules.ticking import FAILURES, PROGRESS, WAITS_FOR_RATE, call, count_failure, tick
+from tasks.extensions.schedules.ticking import FAILURES, PROGRESS, call, count_failure, tick
 from tasks.extensions.schedules.timetable import Timetable
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.serving import is_anywhere, processes_in
@@ -215,10 +216,6 @@ class Schedule(ScheduleRow):
             super().save(update_fields=update_fields, **kwargs)
             look_again(using, [self.pk])
 
-    def explain(self) -> list[Reason]:
-        """Return why the schedule is not moving; of a tick that waits for its rate, the rate and its turn."""
-        return [_with_rate(self, reason) for reason in super().explain()]
-
     @classmethod
     def from_db(
         cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: object
@@ -231,18 +228,7 @@ class Schedule(ScheduleRow):
         """Fire one extra tick of the schedule now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
 
-
-def _with_rate(schedule: Schedule, reason: Reason) -> Reason:
-    said = str(reason.numbers.get("message", ""))
-    if reason.code != "last_said" or not schedule.rate_limit or not said.startswith(WAITS_FOR_RATE):
-        return reason
-    until = f" at {moment_text(schedule.held_until)}" if schedule.held_until else ""
-    sentence = (
-        f"Its tick waits for its turn{until}: schedules with rate_key {schedule.rate_key!r} have rate_limit "
-        f"{schedule.rate_limit:g} a second."
-    )
-    numbers = {"rate_key": schedule.rate_key, "rate_limit": schedule.rate_limit}
-    return Reason("throttled", sentence, numbers, "Wait, or raise rate_limit of the schedule; a retry does not help.")
+    explain = verbs.explain  # tasks.extensions.schedules.problems
 
 
 def _key_in(values: dict[str, Any]) -> list[str]:
