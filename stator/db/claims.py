@@ -222,7 +222,7 @@ class Turn:
             return None
         return self._since or self._known.since
 
-    def found(self, rows: list[Instance], limit: int, since: datetime | None, took: float) -> None:
+    def learn(self, rows: list[Instance], limit: int, since: datetime | None, took: float) -> None:
         """Note what a claim brought that began at a time, or at the head, and how many seconds it took."""
         full = len(rows) >= limit
         if since is None:

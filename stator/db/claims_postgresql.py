@@ -364,7 +364,7 @@ class PostgresqlClaims(claims.Claims):
             self._ways[way] = way(self._operations, self.compiler)
         wanted, began = Wanted(states, limit, token, crashes, turn, turn.since()), time.monotonic()
         claimed = self._ways[way].claim(wanted)
-        turn.found(claimed, limit, wanted.since, time.monotonic() - began)
+        turn.learn(claimed, limit, wanted.since, time.monotonic() - began)
         return claimed
 
     def _way(self, crashes: Crashes) -> type[StatementClaim] | None:

@@ -101,7 +101,7 @@ class Part:
     ``changes``: columns of the row. These are all that the portable statement takes.
     ``arrays`` and ``names``: further values of each row, as arrays, and what they are called in ``v``.
     ``passed``: expressions over a row ``t`` as it was found.
-    ``found``: conditions of the row as it was.
+    ``locked``: conditions of the row as it was locked.
     ``before``: statements in the WITH that read the found rows, ``mine``, or lock others before the rows are written.
     ``set``: further columns of the row. ``only``: conditions without which a row is not written.
     ``returned``: expressions over the row as it is written. ``after``: statements in the WITH that read ``done``.
@@ -112,7 +112,7 @@ class Part:
     arrays: str = ""
     names: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
-    found: str = ""
+    locked: str = ""
     before: Statement | str = ""
     set: str = ""
     only: Statement | str = ""

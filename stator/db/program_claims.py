@@ -130,7 +130,7 @@ class AllOrNone(Effect):
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             woken = "state_ready OR v.delay <= 0" if act.claims[0].state.may_be_woken else "v.delay <= 0"
             changes["state_ready"] = RawSQL(woken, [], output_field=BooleanField())
-        return Part(changes=changes, found=IN_TIME, only=Statement.of(*only), result=", statement_timestamp()")
+        return Part(changes=changes, locked=IN_TIME, only=Statement.of(*only), result=", statement_timestamp()")
 
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the key of the row."""

@@ -195,7 +195,7 @@ class PostgresqlRecords(records.Records):
 
     def _locked(self, parts: list[Part], passed: str) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""
-        compiler, pk, condition = self._compiler, self._compiler.pk, "".join(part.found for part in parts)
+        compiler, pk, condition = self._compiler, self._compiler.pk, "".join(part.locked for part in parts)
         own = {"table": compiler.table, "state": compiler.state, "kept": passed}
         held = written(HELD, **own, within=compiler.within(self._operations, "t"))
         if AT_CTID not in parts:

@@ -50,12 +50,12 @@ class Reader:
         self.left_out = False
         self._left = MAX_ERRORS
         self._frames_left = MAX_FRAMES_OF_ALL
-        self._seen: set[int] = set()
+        self._read: set[int] = set()
 
     def read(self, error: BaseException) -> TracebackException:
         """Return the error with its causes or contexts, and the members of a group."""
         self._left -= 1
-        self._seen.add(id(error))
+        self._read.add(id(error))
         shortened = _alone(error, self._last_frames(error.__traceback__))
         shortened.__suppress_context__ = error.__suppress_context__
         if self._follows(error.__cause__):
@@ -73,7 +73,7 @@ class Reader:
         yield from [None] * (len(errors) - MAX_MEMBERS)
 
     def _follows(self, error: BaseException | None) -> TypeGuard[BaseException]:
-        if error is None or id(error) in self._seen:
+        if error is None or id(error) in self._read:
             return False
         self.left_out |= self._left <= 0
         return self._left > 0

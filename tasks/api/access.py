@@ -44,7 +44,7 @@ PREFIX, NAME, PK = Parameter("prefix", CharField()), Parameter("name", CharField
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookedUp:
     """What was read with a consumer. ``sought``: the name of the queue, or the number of the task.
 
     ``queue``: that queue, or the task's. It has the database's time as ``read_at``, and ``in_reach`` says whether it is
@@ -56,7 +56,7 @@ class Found:
     task: Task | None = None
 
 
-def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, Found | None]:
+def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, LookedUp | None]:
     """Return the usable consumer whose token has this prefix, and what the path names, with one statement.
 
     The second is None if the path names neither a queue nor a task.
@@ -65,13 +65,13 @@ def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, F
     if isinstance(name, str) and not text_problem(name):
         sought: dict[str, object] = {"prefix": prefix, "name": name}
         consumer, queue = first_of_each(using, "queue", lambda: (_consumers(using), _queue_of_name(using)), sought)
-        return _as(Consumer, consumer), Found(name, _as(Queue, queue))
+        return _as(Consumer, consumer), LookedUp(name, _as(Queue, queue))
     if isinstance(pk, int) and pk < BIGINT:
         sought = {"prefix": prefix, "pk": pk}
         consumer, task, queue = first_of_each(
             using, "task", lambda: (_consumers(using), _task(using), _queue_of_task(using)), sought
         )
-        return _as(Consumer, consumer), Found(pk, _as(Queue, queue), _as(Task, task))
+        return _as(Consumer, consumer), LookedUp(pk, _as(Queue, queue), _as(Task, task))
     [consumer] = first_of_each(using, "consumer", lambda: (_consumers(using),), {"prefix": prefix})
     return _as(Consumer, consumer), None
 
@@ -179,13 +179,13 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     return task
 
 
-def _taken(consumer: Consumer, sought: object) -> Found | None:
+def _taken(consumer: Consumer, sought: object) -> LookedUp | None:
     """Return what was read together with the consumer, but only once: a repeated call must read it again."""
-    looked_up: Found | None = consumer.__dict__.pop("looked_up", None)
+    looked_up: LookedUp | None = consumer.__dict__.pop("looked_up", None)
     return looked_up if looked_up is not None and looked_up.sought == sought else None
 
 
-def _looked_up_task(consumer: Consumer, looked_up: Found) -> Task | None:
+def _looked_up_task(consumer: Consumer, looked_up: LookedUp) -> Task | None:
     task, queue = looked_up.task, looked_up.queue
     if task is None or queue is None or not _reaches(consumer, queue):
         return None

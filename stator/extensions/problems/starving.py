@@ -53,7 +53,7 @@ class Starving:
     """
 
     name: str
-    value: Any
+    value: object
     holding: int
     first: int
     others: tuple[object, ...]

@@ -216,10 +216,10 @@ class Divided(Undivided):
         for limit in (most // 16 + 1, most) if self.spans else ():
             first = [selecting(rows.order_by().values("pk")[:limit]) for rows in kinds]
             each = [Statement.of("(SELECT count(*) FROM (", rows, ") counted)::text") for rows in first]
-            found = self.shards.ask(text_of(self.store.connection, Statement.of("ARRAY[", joined(each, ", "), "]")))
-            if found is None:
+            answers = self.shards.ask(text_of(self.store.connection, Statement.of("ARRAY[", joined(each, ", "), "]")))
+            if answers is None:
                 break
-            counts = [[int(count or 0) for count in some] for some in zip(*found, strict=True)]
+            counts = [[int(count or 0) for count in some] for some in zip(*answers, strict=True)]
             if all(sum(some) >= most or max(some) < limit for some in counts):
                 return [min(most, sum(some)) for some in counts]
         return super().counts(kinds, most)
