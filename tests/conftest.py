@@ -64,14 +64,18 @@ ONCE = (
     "tests/tasks/test_messages.py", "tests/tasks/worker/test_attempts.py", "tests/tasks/worker/test_attempts_room.py",
     "tests/tasks/worker/test_attempts_workers.py", "tests/test_installing.py", "tests/test_layers.py", "tests/typing/",
 )  # fmt: skip
-# What Django or Python may change, but no database: bin/test tests it on PostgreSQL alone, and .ci/run with the newest
-# versions again, on SQLite. Pages of the admin, the API and the backend of tasks are here, whose queries are the ORM's:
-# each database has them, and each version.
+# What Django or Python may change, but hardly a database: bin/test tests it on PostgreSQL alone, and .ci/run with the
+# newest versions again, on SQLite (or the first test of each module, see NEWEST). Pages of the admin, the API and the
+# backend of tasks are here, whose queries are the ORM's; and workers with what operators see of them, which all stand
+# on claims, records and reasons that are tested on each database. RELEASE=1 bin/test has all of it on SQLite too.
 FRAMEWORK = (
-    "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
-    "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/schemas/test_all_schemas.py",
-    "tests/stator/management/", "tests/stator/extensions/processes/", "tests/tasks/admin/", "tests/tasks/api/",
-    "tests/stator/extensions/undo/test_admin.py", "tests/tasks/backend/", "tests/tasks/extensions/api/",
+    "tests/operating/", "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
+    "tests/stator/commands/", "tests/stator/extensions/metrics/", "tests/stator/extensions/overview/",
+    "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/processes/",
+    "tests/stator/extensions/schemas/test_all_schemas.py",
+    "tests/stator/extensions/shadow/", "tests/stator/extensions/undo/test_admin.py", "tests/stator/management/",
+    "tests/stator/survey/", "tests/stator/worker/", "tests/tasks/admin/", "tests/tasks/api/", "tests/tasks/backend/",
+    "tests/tasks/diagnosis/", "tests/tasks/extensions/api/", "tests/tasks/extensions/consume/", "tests/tasks/worker/",
 )  # fmt: skip
 # What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
 # run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they

@@ -28,7 +28,8 @@ LATE = ("STATOR_", "TEST_DATABASE_", "TESTAPP_", "PGAPPNAME", "PYTEST_CURRENT_TE
 # What commands of projects load, as far as it neither reads settings nor has models; a project may have another stator.
 OF_PROJECTS = (
     "django.core.management.commands.makemigrations", "django.core.management.commands.migrate", "django.template",
-    "django.contrib.auth.hashers", "django.core.cache.backends.locmem", "prometheus_client",
+    "django.contrib.auth.hashers", "django.core.cache.backends.locmem", "hypothesis", "prometheus_client",
+    "pydantic",
 )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class ForkServer:
         return _lasting(environment) == self._lasting
 
     def start(self, arguments: list[str], environment: dict[str, str], output: str, errors: str = "") -> Forked:
-        """Start a command of Django that writes into a file, or two. Before that of a project comes its folder."""
+        """Start a command of Django that writes into a file, or two; of a project, first its folder and its script."""
         with self._lock:
             self._process.stdin.write(json.dumps([arguments, environment, output, errors or output]).encode() + b"\n")
             self._process.stdin.flush()
@@ -136,7 +137,7 @@ def _lasting(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _run_commands(engine: str) -> None:
-    """Run commands of projects, each of which has a settings module and a ``manage.py`` in its folder."""
+    """Run scripts of projects, each in its folder, as its ``manage.py``."""
     for name in (*OF_PROJECTS, f"{engine}.base"):
         import_module(name)
     gc.freeze()
@@ -147,7 +148,7 @@ def _run_commands(engine: str) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     sys.path[0] = folder
-    sys.argv = ["manage.py", *arguments]
+    sys.argv = arguments
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

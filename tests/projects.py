@@ -127,7 +127,7 @@ class Project:
             started.wait(PATIENCE)
 
     def _start(self, arguments: tuple[str, ...], output: str, errors: str) -> Forked:
-        return fork_server().start([str(self.folder), *arguments], environment(), output, errors)
+        return fork_server().start([str(self.folder), "manage.py", *arguments], environment(), output, errors)
 
     def make_tables(self, *apps: str) -> None:
         """Make the migrations of apps, check the project and migrate, in one process."""

@@ -10,10 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
 
 from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_tests, spelled
+from tests.forks import ForkServer
 
 # The extensions that are known to pass; the list may only become longer.
 PASSES = (
@@ -298,11 +300,10 @@ def fault(folder: Path, name: str, tests: bool) -> str:
             (folder / "orders" / path).touch()
         (folder / "orders" / "models.py").write_text(MODELS)
     (folder / "without_site.py").write_text(SITE + (ORDERS if of_queue else QUEUE))
-    command = [sys.executable, "without_site.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=_environment())
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return said[-1] if said else f"exit {done.returncode}"
+    (printed := folder / "printed.txt").touch()
+    if code := _fork_server().start([str(folder), "without_site.py"], _environment(), str(printed)).wait():
+        said = printed.read_text().strip().splitlines()
+        return said[-1] if said else f"exit {code}"
     return _failed_tests(folder, name) if tests else ""
 
 
@@ -341,6 +342,11 @@ def _failed_tests(folder: Path, name: str) -> str:
     print(f"       {said[-1].strip('= ')}", flush=True)
     failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
     return "" if done.returncode == 0 else "; ".join(failed or said[-1:])
+
+
+@cache
+def _fork_server() -> ForkServer:
+    return ForkServer(_environment(), "django.db.backends.sqlite3")
 
 
 def _environment() -> dict[str, str]:
