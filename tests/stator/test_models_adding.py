@@ -112,6 +112,7 @@ class Invoice(StatorModel):
 """
 
 
+@pytest.mark.needs("migrating")
 def test_large_table_gets_its_states_from_its_columns_by_makemigrations(tmp_path):
     """Two of three rows are paid; the column says so, and goes after that."""
     with temporary_project(tmp_path) as shop:
