@@ -242,9 +242,11 @@ def delete(folder: Path, name: str) -> None:
 
 
 def _defined(node: ast.AST) -> list[str]:
-    """Return the name of a function, or the names of the fields of a class."""
+    """Return the name of a function, also of one for asynchronous code, or the names of the fields of a class."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return [node.name]
+    if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("in_thread("):
+        return [ast.unparse(target) for target in node.targets]
     fields = (
         [each.target for each in node.body if isinstance(each, ast.AnnAssign)] if isinstance(node, ast.ClassDef) else []
     )

@@ -82,6 +82,7 @@ def test_workers_that_ask_for_work_are_known():
     assert queue.live_workers() == ["a"]
 
 
+@pytest.mark.needs("tasks_commands")
 def test_impossible_names_are_refused_by_saving_and_cleaning_once_each_and_by_commands():
     for name, told in IMPOSSIBLE_NAMES:
         with pytest.raises(ValidationError, match=told):
