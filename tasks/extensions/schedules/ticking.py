@@ -206,7 +206,8 @@ def _due(row: ScheduleRow, now: datetime) -> Due:
         planned = planned if planned.at <= now else timetable.redrawn(planned, now, chance)
     if planned is None:
         return Due(None, None)
-    return judge(timetable, planned, now, missed=row.missed, deadline=row.deadline, chance=chance)
+    rules: dict[str, Any] = {"missed": row.missed, "deadline": row.deadline, "until": row.until}
+    return judge(timetable, planned, now, chance=chance, **rules)
 
 
 def _places(plan_key: str) -> str:

@@ -138,21 +138,29 @@ class Timetable:
 
 
 def judge(
-    timetable: Timetable, tick: Planned, now: datetime, *, missed: str, deadline: float | None, chance: random.Random
+    timetable: Timetable,
+    tick: Planned,
+    now: datetime,
+    *,
+    missed: str,
+    deadline: float | None,
+    chance: random.Random,
+    until: datetime | None = None,
 ) -> Due:
     """Return the decision at ``now`` about the next tick of a schedule.
 
     ``missed``: which of several due ticks fire. ``all``: all, one after the other. ``one``: only the latest. ``skip``:
     only the latest, and only if it is at most :data:`MISSED_AFTER` late. No tick fires more than ``deadline`` seconds
-    late.
+    late. ``until``: no tick is due after this time; ``tick`` is not.
     """
     if now < tick.at:
         return Due(None, tick)
     limit = _most_late(missed, deadline)
+    end = now if until is None else min(now, until)
     if missed == ALL:
-        tick, dropped = _drop_until(timetable, tick, now, limit)
+        tick, dropped = _drop_until(timetable, tick, now, limit, end)
     else:
-        tick, dropped = timetable.latest(tick, now)
+        tick, dropped = timetable.latest(tick, end)
     following = timetable.following(tick, chance)
     if _too_late(tick, now, limit):
         return Due(None, following, dropped + 1)
@@ -179,11 +187,13 @@ def _too_late(tick: Planned, now: datetime, limit: float | None) -> bool:
     return limit is not None and (now - tick.at).total_seconds() > limit
 
 
-def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float | None) -> tuple[Planned, int]:
-    """Return ``tick`` if it is not too late, else the latest tick that is too late, and how many precede it."""
+def _drop_until(
+    timetable: Timetable, tick: Planned, now: datetime, limit: float | None, end: datetime
+) -> tuple[Planned, int]:
+    """Return ``tick`` if it is not too late, else the latest tick that is, up to ``end``, and how many precede it."""
     if limit is None or not _too_late(tick, now, limit):
         return tick, 0
-    return timetable.latest(tick, now - timedelta(seconds=limit, microseconds=1))
+    return timetable.latest(tick, min(end, now - timedelta(seconds=limit, microseconds=1)))
 
 
 def _zone_problems(zone: str) -> dict[str, str]:

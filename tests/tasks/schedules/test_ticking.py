@@ -50,6 +50,18 @@ class TestTicks:
         assert ticks_of(schedule) == [0, 1]
         assert row(schedule).state == "ended"
 
+    @pytest.mark.parametrize(("missed", "fired"), [("one", 120), ("skip", None)])
+    def test_worker_that_comes_after_the_end_fires_no_later_tick(self, queue, missed, fired):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=150), missed=missed)
+        go()
+        first = row(schedule).planned
+        go(1000)
+        found = row(schedule)
+        assert (found.state, found.dropped) == ("ended", 1 if fired else 2)
+        # By the clock of the tests, which moved the plan back.
+        late = None if found.fired is None else round((found.fired - found.fired_for).total_seconds())
+        assert late == (1000 - 120 if fired else None), first
+
     def test_run_now_is_a_tick_more_and_leaves_the_timetable_alone(self, queue):
         schedule = schedule_of(queue, period=86400.0)
         go()

@@ -175,6 +175,18 @@ def test_skip_lets_no_tick_fire_that_is_late_by_more_than_a_minute(timetable):
         assert due.following.at == after(3600)
 
 
+@pytest.mark.parametrize("timetable", [MINUTELY, Timetable(None, "* * * * *")], ids=["period", "cron"])
+@pytest.mark.parametrize(
+    ("missed", "deadline", "fires", "dropped"),
+    [(ONE, None, 120, 2), (ONE, 1800, None, 3), (SKIP, None, None, 3), (ALL, None, 0, 0), (ALL, 1800, None, 3)],
+)
+def test_end_that_has_passed_leaves_only_ticks_that_were_due_before_it(timetable, missed, deadline, fires, dropped):
+    rules = {"missed": missed, "deadline": deadline, "until": after(150)}
+    due = judge(timetable, Planned(NOON, NOON), after(3600), chance=random.Random(1), **rules)
+    fired = None if fires is None else Planned(after(fires), after(fires))
+    assert (due.fires, due.dropped) == (fired, dropped)
+
+
 def test_cron_that_missed_more_than_is_counted_jumps():
     yearly = Timetable(None, "* * * * *", "Europe/Berlin")
     start = at("2025-01-01T00:00")
