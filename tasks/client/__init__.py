@@ -32,7 +32,7 @@ from typing import Any, TypeAlias, cast
 from .consuming import ConsumerLoop, LoopClaim
 
 MAX_PAUSE = 10.0
-# The most claims that one request ends, and the most characters of an error.
+# The most claims that one request ends, and the most characters of an error or a reason.
 MAX_ENDED, MAX_TOLD = 1000, 8000
 # The most characters of a text about progress.
 MAX_TEXT = 200
@@ -171,7 +171,7 @@ class Client:
 
         Requests are split and retried as by :meth:`resolve_many`.
         """
-        return self._end_many(queue, "fail", "error", {claim: _sendable(str(error)) for claim, error in errors.items()})
+        return self._end_many(queue, "fail", "error", {claim: _told(error) for claim, error in errors.items()})
 
     def task(self, pk: int) -> Answer:
         """Return one task, with its runs."""
@@ -424,16 +424,15 @@ class HttpClaim(LoopClaim):
 
     def release(self, reason: str = "") -> None:
         """Return the task for another worker."""
-        self._end("release", reason=_sendable(reason))
+        self._end("release", reason=_sendable(reason[:MAX_TOLD]))
 
     def fail(self, error: BaseException | str) -> None:
         """End the attempt as failed, with the error; an exception is sent with its traceback."""
-        text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
-        self._end("fail", error=_sendable(text[-MAX_TOLD:]))
+        self._end("fail", error=_told(error))
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
-        self._end("cancel", reason=_sendable(reason))
+        self._end("cancel", reason=_sendable(reason[:MAX_TOLD]))
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
@@ -544,6 +543,12 @@ def _may_repeat(tasks: Iterable[Mapping[str, object]], options: Mapping[str, obj
     named = [*tasks, batch] if isinstance(batch := options.get("batch"), dict) else tasks
     clears = options.get("clear_failed") or options.get("clear_succeeded")
     return not clears and all(each.get("key") is not None for each in named)
+
+
+def _told(error: object) -> str:
+    """Return an error as a text that the server takes: an exception with its traceback, never empty, the end of it."""
+    text = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else str(error)
+    return _sendable(text[-MAX_TOLD:]) or "an error without a text"
 
 
 def _sendable(text: str) -> str:

@@ -8,10 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tasks import client as module
+from tasks.api.schemas import FailIn, ReasonIn
 from tasks.api.urls import api
 from tasks.client import ApiError, Client, HttpClaim, LeaseLost, Unreachable, consuming
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
+from tests.tasks.serving import NOBODYS
 
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
@@ -453,3 +455,20 @@ def test_errors_are_sent_without_what_no_database_stores(client, server, error):
     assert all(
         "bad" in text and "x" in text and "\0" not in text and text.isprintable() for text in map(str.strip, texts)
     )
+
+
+def test_errors_and_reasons_of_any_length_are_sent_as_the_server_takes_them(client, server):
+    answers(server, (200, ANYTHING))
+    errors = ["x" * 9000 + "end", "", TimeoutError(), ValueError("y" * 9000)]
+    for error in errors:
+        claim(client).fail(error)
+    client.fail_many("q", {claim(client): error for error in errors[:1]})
+    client.fail_many("q", {claim(client): error for error in errors[1:2]})
+    texts = [body["error"] for _, _, body, _ in server.asked[:4]]
+    texts += [body["claims"][0]["error"] for _, _, body, _ in server.asked[4:]]
+    assert all(FailIn(token=NOBODYS, error=text) for text in texts)
+    assert [texts[0][-3:], texts[2].strip(), texts[4:]] == ["end", "TimeoutError", texts[:2]]
+    claim(client).release("z" * 9000)
+    claim(client).cancel("z" * 9000)
+    reasons = [ReasonIn(token=NOBODYS, reason=body["reason"]).reason for _, _, body, _ in server.asked[6:]]
+    assert reasons == ["z" * 8000] * 2
