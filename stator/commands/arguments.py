@@ -133,7 +133,7 @@ def where_of(pairs: list[str], option: str = "--where") -> dict[str, object] | N
 def _value(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -141,6 +141,8 @@ def json_of(option: str, text: str | None) -> object:
     """Return the value of a text in JSON; None if it is left out."""
     try:
         return None if text is None else json.loads(text)
+    except RecursionError as error:
+        raise BadInput(f"{option} {text!r:.80} is nested too deep") from error
     except ValueError as error:
         raise BadInput(f"{option} {text!r:.80} is not JSON: {error}; write a text in double quotes") from error
 

@@ -122,7 +122,7 @@ def test_other_values_differ(one, other):
     assert not is_same_json(one, other)
 
 
-@pytest.mark.parametrize("priority", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize("priority", [2**63, -(2**63) - 1, pytest.param(10**400, id="huge")])
 def test_refusal_of_a_priority_names_the_numbers_that_are_allowed(priority):
     with pytest.raises(PublishRefused) as refused:
         message_of({"action": "a", "priority": priority}, TaskSettings(), 60.0)

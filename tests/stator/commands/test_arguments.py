@@ -27,6 +27,7 @@ OF_EVENTS: list[tuple[list[str], str]] = [
     (["send", EXPENSES, "1", "aprove"], "ExpenseGraph has no event 'aprove'; its events: approve, reject, hurry"),
     (["send", EXPENSES, "1", "approve", "--by", "nobody"], "--by 'nobody': there is no such user; give the usern"),
     (["send", EXPENSES, "1", "reject", "--payload", "{"], "--payload '{' is not JSON: Expecting property name"),
+    (["send", EXPENSES, "1", "reject", "--payload", "[" * 20_000], "is nested too deep"),
 ]
 OF_UNDO: list[tuple[list[str], str]] = [
     (["undo", "4711"], "there is no action 4711; stator undo without a number lists those of the last hour"),
