@@ -88,7 +88,7 @@ EXAMPLES = {
 
 
 def test_every_entry_has_an_example_and_a_remedy():
-    assert list(EXAMPLES) == list(REMEDIES)
+    assert list(EXAMPLES) == list(REMEDIES), f"EXAMPLES has this order: {', '.join(REMEDIES)}"
     assert all(REMEDIES.values())
 
 
