@@ -40,7 +40,7 @@ def told_in(printed: str, situation: Situation) -> str:
     return f"manage.py {lines[told[0] + 1].rpartition('manage.py ')[2].rstrip(')')}"
 
 
-@pytest.mark.needs("tasks_commands")
+@pytest.mark.needs("reports", "tasks_commands")
 def test_each_is_told_once_and_mended_by_the_command_that_is_told() -> None:
     fill()
     situations = inject()

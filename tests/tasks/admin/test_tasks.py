@@ -101,6 +101,7 @@ def test_list_shows_each_status_who_holds_it_and_how_often_it_was_tried(admin_cl
 # The timeline of a task on its page
 
 
+@pytest.mark.needs("reports")
 def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client, admin_user):
     queue = make_queue(same_worker_again=True)
     task = make_task(queue)
@@ -125,6 +126,7 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
     assert re.search(rf"{header}\s+File .*in test_page_of", text)
 
 
+@pytest.mark.needs("reports")
 def test_tracebacks_are_for_those_who_may_see_them(client):
     queue = make_queue()
     task = make_task(queue)

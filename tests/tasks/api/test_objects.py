@@ -40,7 +40,7 @@ def test_object_has_the_name_of_its_state_and_what_is_stored_and_is_found_by_bot
     assert (sent["outcome"], sent["object"]["state"], sent["object"]["value"]) == ("moved", "queued", 0)
 
 
-@pytest.mark.needs("events")
+@pytest.mark.needs("reports", "events")
 def test_object_tells_why_it_waits_what_it_takes_and_what_has_happened(call, given):
     expense = put(Expense)
     expense.transition_perform("submitted", actor="ann", reason="again")

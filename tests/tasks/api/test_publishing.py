@@ -92,6 +92,7 @@ def published(call, given, **batch):
     return found["batch"]
 
 
+@pytest.mark.needs("batches")
 def test_batch_is_published_with_its_tasks_and_shown_with_its_counts(call, queue):
     given = token()
     number = published(call, given)
@@ -109,6 +110,7 @@ def test_batch_is_published_with_its_tasks_and_shown_with_its_counts(call, queue
     assert [task["batch"] for task in found["tasks"]] == [number] * 2
 
 
+@pytest.mark.needs("batches")
 def test_open_batch_takes_tasks_of_several_requests_until_it_is_closed(call, queue):
     given = token()
     status, found = call("POST", "queues/encode/batches", BATCH, given)
@@ -124,6 +126,7 @@ def test_open_batch_takes_tasks_of_several_requests_until_it_is_closed(call, que
     assert call("POST", f"batches/{number}/close", {}, given)[0] == 200
 
 
+@pytest.mark.needs("batches")
 def test_action_that_a_program_may_not_publish_is_refused_with_the_batch(call):
     Queue.objects.create(name="narrow", http_actions=["resize"])
     body = {"tasks": [{"action": "resize", "data": {"image": 1}}], "batch": {"on_done": {"action": "echo"}}}

@@ -45,7 +45,7 @@ class TestCalls:
         assert calls == [1]
         assert Schedule.objects.get().name == f"{__name__}.{count.__qualname__}"
 
-    @pytest.mark.needs("notices")
+    @pytest.mark.needs("reports", "notices")
     def test_failed_ticks_are_counted_and_told_once_until_one_succeeds(self, calls, settings):
         settings.STATOR_TASKS = {"NOTIFY": "tests.tasks.schedules.test_periodic.keep"}
         letters.clear()

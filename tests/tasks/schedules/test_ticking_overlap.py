@@ -25,6 +25,7 @@ def ticking(queue, **options):
     return schedule
 
 
+@pytest.mark.needs("reports")
 def test_tick_waits_for_the_end_of_the_task_before(queue):
     schedule = ticking(queue)
     [claim] = queue.claim(worker="bot-1", lease=3600)

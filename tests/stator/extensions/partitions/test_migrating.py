@@ -1,5 +1,6 @@
 """A project that puts ``PartitionByTime`` and ``Distribute`` into a migration of its own app."""
 
+import pytest
 from django.db import connection
 
 from tests.projects import temporary_project
@@ -44,6 +45,7 @@ class Migration(migrations.Migration):
 """
 
 
+@pytest.mark.needs("reports")
 def test_a_site_goes_on_with_partitions_and_without_them_again(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop", further='INSTALLED_APPS += ["tasks"]')

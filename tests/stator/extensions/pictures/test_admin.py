@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 class TestGraph:
+    @pytest.mark.needs("reports")
     def test_shows_where_it_is_and_how_it_came(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         parcel.transition_perform("stamped", actor="ada")
