@@ -166,7 +166,8 @@ def is_of_database(error: BaseException | None) -> bool:
     return False
 
 
-def _number_of(error: BaseException) -> object:
-    """Return the number that MySQL and MariaDB give an error; other drivers have a text in its place."""
+def _number_of(error: BaseException) -> int | None:
+    """Return the number that MySQL and MariaDB give an error; other errors have a text in its place, or anything."""
     cause = error.__cause__ or error
-    return cause.args[0] if cause.args else None
+    number = cause.args[0] if cause.args else None
+    return number if isinstance(number, int) else None

@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError, connection
 
 from stator.db.retry import (
@@ -81,6 +82,12 @@ OF_MYSQL = {
 def test_error_of_mysql_is_known_by_its_number(number, kinds):
     asked = {is_retryable, is_lock_timeout, is_refusal, is_outage, is_of_schema}
     assert {each for each in asked if each(numbered(number))} == kinds
+
+
+@pytest.mark.parametrize("error", [ValidationError(["kept", "for ever"]), RuntimeError({}), KeyError([])])
+def test_error_of_a_receiver_is_a_refusal_whatever_it_was_raised_with(error):
+    assert is_refusal(error)
+    assert not any(kind(error) for kind in (is_retryable, is_lock_timeout, is_outage, is_of_schema, suspends))
 
 
 def test_value_that_exceeds_a_limit_of_the_database_is_no_outage_whatever_its_name():
