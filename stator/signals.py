@@ -16,12 +16,15 @@ again if a receiver cannot reach the database. At a pass, ``databases`` are the 
 ``sender.databases_of(model)`` returns the ones where it serves a model.
 """
 
+import logging
 from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
 from django.db.models import Model
 from django.dispatch import Signal
+
+logger = logging.getLogger("stator.worker")
 
 
 class Move(NamedTuple):
@@ -59,3 +62,10 @@ def send_contained(signal: Signal, sender: object, **values: object) -> Sequence
         return copy_context().run(signal.send_robust, sender, **values)
     except BaseException as error:  # noqa: BLE001 - a receiver must not end the worker
         return [(signal, error)]
+
+
+def send_logged(signal: Signal, sender: object, **values: object) -> None:
+    """Send a signal of what is committed: a receiver that raises undoes nothing, and is logged."""
+    for receiver, answer in send_contained(signal, sender, **values):
+        if isinstance(answer, BaseException):
+            logger.error("stator.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)

@@ -158,6 +158,6 @@ def tell_moves(owner: type[Model], using: str, before: list[Locked], target: Sta
     moves = [signals.Move(was.pk, was.state, target.name) for was in before]
     arguments = {"moves": moves, "failures": [], "using": using}
     if signals.transitioned.has_listeners(owner):
-        transaction.on_commit(lambda: signals.transitioned.send(owner, **arguments), using=using)
+        transaction.on_commit(partial(signals.send_logged, signals.transitioned, owner, **arguments), using=using)
     if columns.ready_at_once(target):
         announce(owner, using)

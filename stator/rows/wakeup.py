@@ -12,7 +12,7 @@ from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.rows.state_column import state_field
 from stator.scopes import path_in_use
-from stator.signals import became_ready
+from stator.signals import became_ready, send_logged
 
 CHANNEL = "stator"
 
@@ -57,7 +57,8 @@ def _sender_of(model: type[Model], using: str, wakes: bool) -> Callable[[], obje
 
 
 def _send(model: type[Model], using: str, wakes: bool) -> None:
-    became_ready.send_robust(model, using=using, wakes=wakes)
+    if became_ready.has_listeners(model):
+        send_logged(became_ready, model, using=using, wakes=wakes)
     if wakes:
         notify(model, using)
 

@@ -58,20 +58,18 @@ def send_moves(
     instances: Mapping[Pk, object] = NONE,
 ) -> None:
     """Send ``transitioned`` for committed moves; log receivers that raise."""
-    _robust(signals.transitioned, operations, moves=moves, failures=failures, instances=instances)
+    _send_logged(signals.transitioned, operations, moves=moves, failures=failures, instances=instances)
 
 
 def _send(operations: Operations, written: Written, instances: Mapping[Pk, object]) -> None:
     if written.moves:
         send_moves(operations, written.moves, written.failures, instances)
     if written.failures:
-        _robust(signals.failed, operations, failures=written.failures)
+        _send_logged(signals.failed, operations, failures=written.failures)
     for signal, in_time in ((signals.lease_lost, False), (signals.claim_ended, True)):
         if pks := [claim.pk for claim in written.lost if claim.ended_in_time is in_time]:
-            _robust(signal, operations, pks=pks)
+            _send_logged(signal, operations, pks=pks)
 
 
-def _robust(signal: Signal, operations: Operations, **values: object) -> None:
-    for receiver, answer in signals.send_contained(signal, operations.model, using=operations.alias, **values):
-        if isinstance(answer, BaseException):
-            logger.error("stator.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
+def _send_logged(signal: Signal, operations: Operations, **values: object) -> None:
+    signals.send_logged(signal, operations.model, using=operations.alias, **values)

@@ -254,3 +254,19 @@ def test_code_of_the_model_enters_such_states_with_author_and_reason(sealed):
     assert set(History.objects.values_list("actor", "reason", "to")) == {("ann", "asked for", "done")}
     with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph"):
         move_rows(Step.objects, "nowhere")
+
+
+def test_receiver_that_raises_is_logged_and_what_follows_the_commit_goes_on(django_capture_on_commit_callbacks, caplog):
+    def bad(sender, **values):
+        raise RuntimeError("no")
+
+    page = put(Page)
+    with (
+        connected(transitioned, bad),
+        hearing(became_ready, Page) as heard,
+        django_capture_on_commit_callbacks(execute=True),
+    ):
+        page.transition_perform("review")
+    assert page.state == row(page).state == "review"
+    assert len(heard) == 1
+    assert "stator.receiver_failed" in caplog.messages

@@ -14,9 +14,11 @@ from stator.extensions.related.watches import watches_of
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.models import History
+from stator.signals import transitioned
 from stator.testing import finish_children
 from tests.sizes import PATIENCE
 from tests.stator.making import FREE, ago, at_once, begun_beside, change, claim_all, operations_of, put, raw, row
+from tests.stator.running import connected, hearing, work
 from tests.testapp.baskets import Basket, Driver, Item, ItemGraph, Van
 
 pytestmark = pytest.mark.django_db
@@ -329,3 +331,16 @@ def test_edges_that_wait_for_something_else_make_another_version():
 
     assert collecting(in_=["a", "b"]) == collecting(in_=["b", "a"])
     assert len({collecting(in_=["a"]), collecting(in_=["a", "b"]), collecting(in_=["a"], empty=True)}) == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receiver_that_raises_for_the_waiting_object_is_no_fault_of_the_last_one():
+    def bad(sender, **values):
+        raise RuntimeError("no")
+
+    basket, (item,) = basket_of(1)
+    with connected(transitioned, bad, sender=Basket), hearing(transitioned, Item) as heard:
+        summary = work(Item)
+    assert (row(basket).state, row(item).state) == ("ready", "packed")
+    assert (summary.handled, summary.failed, summary.lost) == ({"testapp.item": 1}, 0, 0)
+    assert [move.pk for _, told in heard for move in told["moves"]] == [item.pk]
