@@ -17,7 +17,7 @@ from stator.graph.outcomes import Outcome, Waiting
 from stator.signals import transitioned
 from stator.texts import one_line
 from stator.worker.announcements import tell
-from stator.worker.executor import UNFIT, Attempted
+from stator.worker.executor import FALLBACK, UNFIT, Attempted, outcomes_of
 from stator.worker.outage import Outages
 from stator.worker.parts import Monitor
 from stator.worker.threads import RunInThread
@@ -34,9 +34,6 @@ MAX_GATHER = 0.02
 
 # If attempts are quicker than the database: how many batches of outcomes may wait before claims pause.
 MAX_BATCHES = 4
-
-# Seconds until the next attempt in a state without an interval.
-FALLBACK = 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -245,7 +242,10 @@ class Recorder:
         return []
 
     def _without_refused(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
-        """Return what replaces refused outcomes: first each by itself, then the refusal as an error."""
+        """Return what replaces refused outcomes: first each by itself, then the refusal as an error of the attempt.
+
+        If the error ends the stay in the state, and that is refused as well, the object stays.
+        """
         if len(unwritten) > 1:
             return [_Unwritten(OutcomeBatch.of([ended]), unwritten.again) for ended in unwritten.batch.ended]
         [claim] = unwritten.batch.claims
@@ -255,11 +255,14 @@ class Recorder:
             extra={"model": unwritten.batch.operations.label, "pk": str(claim.pk), "error": failure.message},
         )
         if not unwritten.refused:
-            delay = claim.state.try_interval or FALLBACK
-            return [_Unwritten(OutcomeBatch.of([(claim, Waiting(delay, failure))]), refused=True)]
-        # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
-        self.forget([id(claim)])
-        return []
+            instead = outcomes_of([claim], [error])
+        elif unwritten.batch.moved:
+            instead = [(claim, Waiting(claim.state.try_interval or FALLBACK, failure))]
+        else:
+            # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
+            self.forget([id(claim)])
+            return []
+        return [_Unwritten(OutcomeBatch.of(instead), refused=True)]
 
     def note_recorded(self, operations: Operations, attempted: Attempted) -> None:
         """Count outcomes that were recorded in their handler's transaction."""
