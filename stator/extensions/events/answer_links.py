@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass
 
 from django.core import signing
-from django.db import router
 from django.db.models import Model, QuerySet
 from django.urls import NoReverseMatch, reverse
 
@@ -25,8 +24,12 @@ SALT = "stator.answer"
 
 @dataclass(frozen=True, slots=True)
 class AnswerLink:
-    """What a link is for. ``number``: the key of its event, so that it is used once; ``until``: seconds since 1970."""
+    """What a link is for. ``number``: the key of its event, so that it is used once; ``until``: seconds since 1970.
 
+    ``using``: the alias of the object's database, which the page cannot learn from the key.
+    """
+
+    using: str
     label: str
     pk: str
     life: int
@@ -42,7 +45,7 @@ class AnswerLink:
         if model is None:
             raise EventRefused("there are no such objects any more")
         owner = owner_of(model)
-        return QuerySet(owner, using=router.db_for_write(owner)).filter(pk=key_of(owner, self.pk))
+        return QuerySet(owner, using=self.using).filter(pk=key_of(owner, self.pk))
 
     def asked(self) -> tuple[Model, AwaitedEvent]:
         """Return the object and its event; raise ``EventRefused`` if the link is used or over."""
@@ -82,7 +85,7 @@ def link_to(row: Model, name: str, by: object, expires: float) -> str:
         raise ValueError(f"expires={expires!r} must be a number of seconds above 0")
     life, label = life_of(row), owner_of(type(row))._meta.label_lower
     number, until = f"link:{secrets.token_hex(16)}", int(time.time() + expires)
-    values = [label, str(row.pk), life.number, life.visit, name, sender, number, until]
+    values = [row._state.db, label, str(row.pk), life.number, life.visit, name, sender, number, until]
     try:
         return reverse("stator:answer", args=[signing.dumps(values, salt=SALT)])
     except NoReverseMatch:

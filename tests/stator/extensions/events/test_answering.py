@@ -8,7 +8,7 @@ from django.test import Client
 from stator.exceptions import EventRefused
 from stator.extensions.events import answer_links
 from stator.models import Event
-from tests.stator.making import put, row
+from tests.stator.making import change, put, row
 from tests.testapp.approvals import Expense, ExpenseGraph
 
 pytestmark = [pytest.mark.django_db, pytest.mark.needs("views")]
@@ -49,6 +49,15 @@ def test_link_shows_the_object_and_its_form_and_sends_once(client):
     assert (event.sender, event.payload["note"]) == (ANNA, "ok")
     assert "this link has been used" in gone(client, path)
     assert Event.objects.count() == 1
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_link_is_for_the_object_in_its_own_database(client):
+    here, there = put(Expense), put(Expense, "other")
+    change(there, "other", id=here.pk)
+    there.pk = here.pk
+    client.post(link(there), {"note": "ok"})
+    assert [Event.objects.using(alias).count() for alias in ("default", "other")] == [0, 1]
 
 
 def test_link_is_of_no_use_once_it_has_expired(client, monkeypatch):
