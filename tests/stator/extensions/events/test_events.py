@@ -5,6 +5,7 @@ from copy import copy
 import pytest
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.core.validators import validate_slug
 from django.db.models import QuerySet
 
 from stator import Sender, claims
@@ -19,6 +20,7 @@ from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
+from tests.testapp.lives import Contract
 
 pytestmark = pytest.mark.django_db
 
@@ -322,6 +324,14 @@ def test_kept_event_is_delivered_on_entry_by_hand_or_not_at_all_after_its_time(b
         Event.objects.update(until=ago(1))
     expense.transition_perform("paid")
     assert row(expense).state == ("closed" if by_hand else "paid")
+
+
+def test_kept_event_is_delivered_to_an_object_whose_key_a_form_would_refuse(monkeypatch):
+    monkeypatch.setattr(Contract._meta.pk, "validators", [validate_slug])
+    contract = put(Contract, name="no slug")
+    assert contract.stator.send("pay").outcome == "kept"
+    contract.transition_perform("approved")
+    assert row(contract).state == "paid"
 
 
 def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
