@@ -342,7 +342,7 @@ def _failed_tests(folder: Path, name: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     said = done.stdout.strip().splitlines() or ["pytest said nothing"]
     print(f"       {said[-1].strip('= ')}", flush=True)
-    failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    failed = [line for line in said if line.startswith(("FAILED ", "ERROR tests/"))]
     return "" if done.returncode == 0 else "; ".join(failed or said[-1:])
 
 

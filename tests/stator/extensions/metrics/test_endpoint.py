@@ -88,6 +88,7 @@ def pay(order: Any) -> None:
         order.stator.step(name, str)
 
 
+@pytest.mark.needs("steps")
 @pytest.mark.django_db(transaction=True)
 def test_figures_of_a_worker_are_those_of_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its attempts, and of the steps that were recorded and of those that were not repeated."""

@@ -253,6 +253,7 @@ def test_move_deletes_the_steps_of_the_visit_unless_the_model_has_history():
         assert Step.objects.filter(model_label=model._meta.label_lower).count() == left
 
 
+@pytest.mark.needs("undo")
 @pytest.mark.parametrize("model", [Purchase, KeptPurchase])
 def test_steps_of_visits_that_ended_otherwise_are_pruned_in_parts(model):
     orders = [scripted(failing_once, model=model) for _ in range(4)]
@@ -270,6 +271,7 @@ def test_steps_of_visits_that_ended_otherwise_are_pruned_in_parts(model):
     assert {int(pk) for pk in left} == {attempted.pk, orders[3].pk}
 
 
+@pytest.mark.needs("undo")
 def test_ended_steps_of_a_model_with_history_are_on_its_page_and_stay_as_long_as_the_history(admin_client):
     order = scripted(failing_once, model=KeptPurchase)
     attempt(order)
