@@ -10,12 +10,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import TruncMinute
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.models import Now
+from stator.scopes import path_in_use
 from tasks.api.errors import TooMany
 from tasks.extensions.api.models import Consumer
 from tasks.rows.databases import home
@@ -52,43 +54,48 @@ class Block:
     refused: int | None = None
 
 
+# A consumer: the schema of its row, since each tenant has consumers of its own, and its key.
+Who = tuple[str, int]
+
+
 class Rates:
     """The blocks of one process for one counter, at most one per consumer."""
 
     def __init__(self, column: str = "used_count") -> None:
         self._column = column
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[Who, Block] = {}
         self._lock = threading.Lock()
         # Held while the database is asked, so that threads that miss a block at the same time share one.
         self._asking = threading.Lock()
 
     def take(self, consumer: Consumer, most: int, amount: int = 1) -> None:
         """Count ``amount``; raise ``TooMany`` if it exceeds what is left of ``most`` in this minute."""
+        who = path_in_use(connections[home()]), consumer.pk
         with self._lock:
-            missing = self._take_here(consumer.pk, amount)
+            missing = self._take_here(who, amount)
         if not missing:
             return
         with self._asking:
             with self._lock:
-                missing = self._take_here(consumer.pk, amount)
+                missing = self._take_here(who, amount)
             while missing:
                 block = _block_from_database(consumer.pk, self._column, missing, most)
                 with self._lock:
-                    self._merge(consumer.pk, block)
-                    missing = self._take_here(consumer.pk, amount, new=True)
+                    self._merge(who, block)
+                    missing = self._take_here(who, amount, new=True)
 
-    def _merge(self, pk: int, block: Block) -> None:
+    def _merge(self, who: Who, block: Block) -> None:
         # The rest of the previous block was too small for this request, but may be enough for a smaller one.
-        present = self._blocks.get(pk)
+        present = self._blocks.get(who)
         if present and present.ends > time.monotonic():
             block.left += present.left
             # Within a minute the remaining allowance only shrinks.
             block.refused = min((each for each in (block.refused, present.refused) if each), default=None)
-        self._blocks[pk] = block
+        self._blocks[who] = block
 
-    def _take_here(self, pk: int, amount: int, *, new: bool = False) -> int:
+    def _take_here(self, who: Who, amount: int, *, new: bool = False) -> int:
         """Take ``amount`` from the block if it has that much; return how much is missing."""
-        block, now = self._blocks.get(pk), time.monotonic()
+        block, now = self._blocks.get(who), time.monotonic()
         if block is None or (block.ends <= now and not new):
             return amount
         if block.left >= amount:

@@ -171,7 +171,8 @@ class Loop(Generic[ClaimT]):
 
     async def _claims(self) -> AsyncGenerator[ClaimT, None]:
         """Yield claims until the loop is stopped."""
-        thread = threading.Thread(target=self._beat, name="heartbeats of a consumer", daemon=True)
+        beat = await self._do(self.for_thread, self._beat)
+        thread = threading.Thread(target=beat, name="heartbeats of a consumer", daemon=True)
         begun, self._is_over = None, False
         with StopSignals(self.stop):
             thread.start()
@@ -288,6 +289,10 @@ class Loop(Generic[ClaimT]):
 
     def recover(self) -> None:
         """Prepare for another try."""
+
+    def for_thread(self, beat: Callable[[], None]) -> Callable[[], None]:
+        """Return what the thread of the heartbeats calls; this is called where the loop makes its claims."""
+        return beat
 
     def after_heartbeats(self) -> None:
         """Look at the claims, as some may be lost now; called in the thread of the heartbeats."""

@@ -11,9 +11,11 @@ from django.db import connections
 
 from stator.claims import OUTAGES
 from stator.exceptions import Fail, LeaseLost, passable
+from stator.scopes import Scope
 from tasks.client.consuming import ConsumerLoop, Loop, Result
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, ClaimOptions, auntil_some, check_wait, claim
+from tasks.rows.databases import scope_of
 
 if TYPE_CHECKING:
     from tasks.models import Queue
@@ -60,9 +62,18 @@ class LoopOfQueue(Loop[TaskClaim]):
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
 
+    def for_thread(self, beat: Callable[[], None]) -> Callable[[], None]:
+        """Let heartbeats find the tasks in the schema where they were claimed."""
+        return partial(_within, scope_of(self._queue), beat)
+
     def leave_thread(self) -> None:
         """Close the connections of the thread that sent heartbeats."""
         connections.close_all()
+
+
+def _within(scope: Scope, function: Callable[[], None]) -> None:
+    with scope.enter():
+        function()
 
 
 class QueueLoop(LoopOfQueue, ConsumerLoop[TaskClaim]):

@@ -21,10 +21,12 @@ from django.db.models import Exists, Model, OuterRef
 
 from stator.claims import bring_up
 from stator.graph.backoff import MAX_SECONDS
+from stator.scopes import Scope
 from stator.signals import became_ready
 from tasks.exceptions import TaskError, TooManyWaiting
 from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
+from tasks.rows.databases import scope_of
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model, task_rows
 
@@ -46,8 +48,8 @@ STOP_INTERVAL = 0.2
 # What an attempt returns: claims, or nothing.
 Some = list[Any]
 
-# The awaited queues: alias and primary key.
-Awaited = tuple[str, int]
+# An awaited queue: the scope of its row, and its primary key.
+Awaited = tuple[Scope, int]
 
 
 class ClaimOptions(TypedDict, total=False):
@@ -71,12 +73,12 @@ class Waiters:
         return len(self._waiting)
 
     @contextmanager
-    def join(self, queue: QueueRow, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
+    def join(self, queue: Awaited, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
         """While the block runs, call ``wake`` when a new try may succeed; raise ``TooManyWaiting`` above ``most``."""
         with self._lock:
             if most is not None and len(self._waiting) >= most:
                 raise TooManyWaiting(f"this process already has {most} waiting claims, its maximum; try again")
-            self._waiting[wake] = str(queue._state.db), queue.pk
+            self._waiting[wake] = queue
             start, self._watched = not self._watched, True
         if start:
             threading.Thread(target=self._watch, name="tasks-waiting", daemon=True).start()
@@ -97,24 +99,30 @@ class Waiters:
         """Poll until no claim waits."""
         while queues := self._waited_for():
             delay = POLL_INTERVAL
-            try:
-                for alias, pks in queues.items():
-                    bring_up(task_model(), using=alias)
-                    self.wake({(alias, pk) for pk in with_ready(pks, alias)})
-            except (DatabaseError, InterfaceError) as error:
-                logger.warning("tasks.watch_failed", extra={"error": type(error).__name__})
-                connections.close_all()
-                delay = LONG_DELAY
+            for scope, pks in queues.items():
+                with scope.enter():
+                    try:
+                        bring_up(task_model(), using=scope.alias)
+                        self.wake({(scope, pk) for pk in with_ready(pks, scope.alias)})
+                    except (DatabaseError, InterfaceError) as error:
+                        logger.warning("tasks.watch_failed", extra={"error": type(error).__name__})
+                        connections.close_all()
+                        delay = LONG_DELAY
             time.sleep(delay)
         connections.close_all()
 
-    def _waited_for(self) -> dict[str, set[int]]:
-        queues: dict[str, set[int]] = defaultdict(set)
+    def _waited_for(self) -> dict[Scope, set[int]]:
+        queues: dict[Scope, set[int]] = defaultdict(set)
         with self._lock:
             self._watched = bool(self._waiting)
-            for alias, pk in self._waiting.values():
-                queues[alias].add(pk)
+            for scope, pk in self._waiting.values():
+                queues[scope].add(pk)
         return queues
+
+
+def awaited(queue: QueueRow) -> Awaited:
+    """Return a queue as this code finds it."""
+    return scope_of(queue), queue.pk
 
 
 def with_ready(queues: set[int], using: str) -> set[int]:
@@ -141,7 +149,7 @@ def until_some(
     woken = threading.Event()
     began = tried = time.monotonic()
     end, delay = began + seconds, MIN_DELAY
-    with waiters.join(queue, woken.set, most):
+    with waiters.join(awaited(queue), woken.set, most):
         while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if woken.wait(min(left, STOP_INTERVAL)):
                 woken.clear()
@@ -189,7 +197,8 @@ async def auntil_some(
     woken = woken or AsyncWake()
     began = tried = time.monotonic()
     end, delay = began + seconds, MIN_DELAY
-    with waiters.join(queue, woken.set, most):
+    # Where attempts are made, since the connection of that thread knows the path.
+    with waiters.join(await sync_to_async(awaited)(queue), woken.set, most):
         while not claimed and (left := end - time.monotonic()) > 0 and not stopped():
             if not await woken.wait(left) or stopped():
                 continue

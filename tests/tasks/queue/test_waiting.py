@@ -5,7 +5,7 @@ import threading
 import pytest
 from asgiref.sync import async_to_sync
 
-from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, with_ready
+from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, awaited, with_ready
 from tests.processes import wait_until
 from tests.tasks.making import make_queue
 
@@ -34,8 +34,11 @@ def test_queues_with_a_ready_task_are_found(queue):
 
 def test_only_those_that_wait_for_the_queue_are_woken(queue, quiet):
     other, woken = make_queue("other"), []
-    with quiet.join(queue, lambda: woken.append("first")), quiet.join(other, lambda: woken.append("second")):
-        quiet.wake({("default", queue.pk)})
+    with (
+        quiet.join(awaited(queue), lambda: woken.append("first")),
+        quiet.join(awaited(other), lambda: woken.append("second")),
+    ):
+        quiet.wake({awaited(queue)})
         assert woken == ["first"]
         quiet.wake()
     assert woken == ["first", "first", "second"]

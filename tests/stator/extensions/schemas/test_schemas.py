@@ -413,3 +413,44 @@ class TestPaths:
             connection.close()
         vars(connection).pop("_cursor", None)
         assert found == "bolt"
+
+
+BOT = """
+import json, time
+from stator.schemas import in_schema
+from tasks.api.errors import TooMany
+from tasks.api.rate_limits import Rates
+from tasks.models import Consumer, Queue, Task
+
+told, rates = {}, Rates()
+for schema in ("acme", "bolt"):
+    with in_schema(schema):
+        queue = Queue.objects.create(name="bots", actions_elsewhere=True)
+        queue.publish("waited for", invisible_for=0.3)
+        waited = [claim.task.action for claim in queue.claim(worker="bot-1", wait=20)]
+        Task.objects.all().delete()
+        queue.publish("held")
+        loop, lost = queue.consume(worker="bot-2", lease=1), []
+        for claim in loop:
+            time.sleep(2)
+            lost.append(claim.lost)
+            loop.stop()
+        ended = Task.objects.get().status
+        consumer = Consumer(name="bot", all_queues=True, may_claim=True)
+        consumer.issue()
+        consumer.save()
+        taken = 0
+        try:
+            while True:
+                rates.take(consumer, 5)
+                taken += 1
+        except TooMany:
+            told[schema] = [waited, lost, ended, taken]
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.needs("consume")
+def test_named_workers_wait_for_tasks_and_hold_them_in_their_schema_and_rates_are_its_own(parcels):
+    [told] = [line for line in parcels.manage("shell", "-c", BOT).splitlines() if line.startswith("{")]
+    assert json.loads(told) == {schema: [["waited for"], [False], "completed", 5] for schema in SCHEMAS}
