@@ -99,7 +99,7 @@ def planned_pause(
     model: type[Model],
     using: str,
     *,
-    state: State | str | None,
+    state: State | str | int | None,
     where: object,
     reason: str,
     actor: str,
@@ -117,7 +117,7 @@ def planned_pause(
         )
     return Pause(
         model_label=owner._meta.label_lower,
-        state=named_state(owner, state).name if state else "",
+        state="" if state in (None, "") else named_state(owner, state).name,
         where=where,
         reason=reason[:REASON_LENGTH],
         actor=actor[:150],
@@ -152,17 +152,19 @@ def replace_pauses(pauses: QuerySet["Pause"], changes: dict[str, str]) -> None:
             pause.save(using=pauses.db, force_insert=True)
 
 
-def end_pauses(model: type[Model], using: str, *, state: State | str | None, where: object, actor: str) -> int:
+def end_pauses(model: type[Model], using: str, *, state: State | str | int | None, where: object, actor: str) -> int:
     """End active pauses of a model: all, or only pauses with exactly this state and condition; return how many."""
     owner = owner_of(model)
     label = owner._meta.label_lower
     active = Pause.objects.using(using).active().filter(model_label=label)
+    # The graph may have lost the state of a pause.
+    name = str(state_field(owner).find(state) or state)
     # Lookups, which former releases took: such a pause is ended by naming them.
     wanted = None if where is None else check_lookups(owner, where)
     meant = [
         pause.pk
         for pause in active.order_by("pk")[:MAX_PAUSES]
-        if (state is None or pause.state == str(state)) and (wanted is None or pause.where == wanted)
+        if (state is None or pause.state == name) and (wanted is None or pause.where == wanted)
     ]
     return end_chosen(active.filter(pk__in=meant), label, actor)
 

@@ -17,7 +17,7 @@ class Pausing:
 
     def pause(
         self,
-        state: State | str | None = None,
+        state: State | str | int | None = None,
         where: Mapping[str, object] | None = None,
         reason: str = "",
         actor: str = "",
@@ -36,7 +36,7 @@ class Pausing:
         return keep_pause(pause, using, action or Action.of(self.model, "pause", actor, reason))
 
     def resume(
-        self, state: State | str | None = None, where: Mapping[str, object] | None = None, actor: str = ""
+        self, state: State | str | int | None = None, where: Mapping[str, object] | None = None, actor: str = ""
     ) -> int:
         """End the pauses of the model, or only those made with this ``state`` and ``where``; return how many."""
         self._refuse_part("resume")

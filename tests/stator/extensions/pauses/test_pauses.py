@@ -12,6 +12,7 @@ from stator.worker.dispatcher import lanes_of
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
+from tests.testapp.mails import Mail
 from tests.testapp.power import Customer, Order
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -124,6 +125,12 @@ def test_resume_ends_what_was_named():
     assert Errand.stator.resume() == 2
     assert Errand.stator.resume() == 0
     assert Pause.objects.count() == 5
+
+
+def test_state_is_named_by_its_value_even_if_that_is_zero():
+    for state in (0, "0", "queued"):
+        assert Mail.stator.pause(state).state == "queued"
+        assert (Mail.stator.resume(3), Mail.stator.resume(state)) == (0, 1)
 
 
 @pytest.mark.parametrize(
