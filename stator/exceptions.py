@@ -5,6 +5,9 @@ import asyncio
 # The errors that project code may raise when it fails; not KeyboardInterrupt, which may come from a person.
 PROJECT_ERRORS = (Exception, asyncio.CancelledError, GeneratorExit, SystemExit)
 
+# What an ``except`` takes.
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
 # A future refuses the first, takes the second for its own cancellation, and with the third closes its awaiting code.
 UNFIT_FOR_FUTURES = (StopIteration, asyncio.CancelledError, GeneratorExit)
 

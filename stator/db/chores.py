@@ -15,6 +15,7 @@ from stator.db.conditions import DELETE, MARK_READY
 from stator.db.interface import Moves, Operations
 from stator.db.repeat import retrying, unless_refused
 from stator.db.transactions import lock_parts
+from stator.exceptions import PROJECT_ERRORS
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
@@ -150,7 +151,7 @@ def delete_due(operations: Operations, limit: int, by_state: Counter[str] | None
         if state.delete_after:
             old = _stayed(_resting(operations, deletable(operations), state), state.delete_after)
             delete = partial(_delete_some, operations)
-            deleted[state.name] = sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
+            deleted[state.name] = sum(unless_refused(operations, DELETE, [old], limit, delete, errors=PROJECT_ERRORS))
             if by_state is not None:
                 by_state[state.name] += deleted[state.name]
     return deleted.total()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 from django.db.models import Model, Q, QuerySet
 
 from stator.db.values import Pk
+from stator.exceptions import Errors
 from stator.graph import State
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ class Condition:
         """Return whether it limits how many rows are claimed together in these states. It sends no statement."""
         return False
 
-    def pieces(
-        self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: type[Exception]
-    ) -> list[Result]:
+    def pieces(self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: Errors) -> list[Result]:
         """Return the results of ``write`` for rows that the database has refused to change together.
 
         It leaves out rows at fault. ``errors``: what ``write`` may raise.

@@ -13,6 +13,7 @@ from django.db.models import Model, QuerySet
 from stator.db.retry import is_lock_timeout, is_refusal, is_retryable
 from stator.db.rows import Rows
 from stator.db.values import Pk
+from stator.exceptions import Errors
 
 if TYPE_CHECKING:
     from stator.db.interface import Operations
@@ -65,7 +66,7 @@ def unless_refused(
     parts: list[QuerySet[Model]],
     limit: int,
     write: Callable[[list[QuerySet[Model]], int], Result],
-    errors: type[Exception] = DatabaseError,
+    errors: Errors = DatabaseError,
 ) -> list[Result]:
     """Return the results of ``write`` for up to ``limit`` rows: all at once or, if that is refused, piece by piece.
 

@@ -121,7 +121,7 @@ def is_of_schema(error: BaseException) -> bool:
     return type(cause).__module__ == "sqlite3" and ABSENT_TEXTS.match(text_of(cause)) is not None
 
 
-def is_refusal(error: Exception) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Return whether a row may be at fault, rather than the connection or the statement."""
     if isinstance(error, ProgrammingError):
         # Errors that a trigger raises are refusals as well.

@@ -8,6 +8,7 @@ from django.db.models import Q
 from stator.db.conditions import Condition
 from stator.db.interface import Operations
 from stator.db.values import Pk
+from stator.exceptions import Errors
 from stator.extensions.refusals.refusals import Refusals, in_pieces
 
 Result = TypeVar("Result")
@@ -30,7 +31,5 @@ class NotRefused(Condition):
     def rows(self, deed: str) -> Q | None:
         return self.refusals.others(deed) or None
 
-    def pieces(
-        self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: type[Exception]
-    ) -> list[Result]:
+    def pieces(self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: Errors) -> list[Result]:
         return in_pieces(self.refusals, deed, pks, write, errors)

@@ -11,6 +11,7 @@ from stator.db.conditions import ALL, CLAIM
 from stator.db.retry import is_refusal
 from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.db.values import Pk
+from stator.exceptions import Errors
 from stator.graph.failures import MESSAGE_LENGTH, bounded
 
 logger = logging.getLogger("stator.worker")
@@ -56,7 +57,7 @@ class Refusals(Suspensions):
         """Return a filter that leaves out the rows to be left alone; the same one while these are the same."""
         return without(tuple(key.pk for key in self._of(deed) if not self.allow(key))) if self.held else ALL
 
-    def note(self, deed: str, pk: Pk, error: Exception) -> None:
+    def note(self, deed: str, pk: Pk, error: BaseException) -> None:
         """Leave a row alone for a while."""
         key, known, text = RefusedWrite(deed, pk), self._of(deed), bounded(str(error), MESSAGE_LENGTH)
         if key not in known and len(known) >= MAX_REMEMBERED:
@@ -76,7 +77,7 @@ class Refusals(Suspensions):
 
 
 def in_pieces(
-    refusals: Refusals, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: type[Exception]
+    refusals: Refusals, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: Errors
 ) -> list[Result]:
     """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.
 

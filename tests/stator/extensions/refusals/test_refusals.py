@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
 from django.db.models.signals import post_delete
 
@@ -16,6 +17,7 @@ from stator.extensions.refusals import refusals
 from stator.runner import StatorRunner
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, automatic, put, raw
+from tests.stator.running import connected
 from tests.testapp.basic import Diary, Rest, Step
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
 
@@ -214,6 +216,20 @@ def test_row_that_cannot_be_deleted_is_told_of_and_not_tried_at_every_pass(make,
     diary.delete()
     clock[0] += refusals.LEFT_ALONE + 1
     assert chores.delete_due(operations, 9) == 1
+
+
+@pytest.mark.parametrize("error", [ValidationError(["kept", "for ever"]), SystemExit(1), RuntimeError("no")])
+def test_row_whose_deletion_a_receiver_refuses_keeps_no_others(make, error, caplog):
+    kept, _ = [put(Rest, state_changed=ago(61)) for _ in range(2)]
+
+    def refuse(sender, instance, **values):
+        if instance.pk == kept.pk:
+            raise error
+
+    with connected(post_delete, refuse, sender=Rest):
+        assert chores.delete_due(make(Rest), 9) == 1
+    assert [one.pk for one in raw(Rest)] == [kept.pk]
+    assert warnings_of(caplog) == [("delete", str(kept.pk))]
 
 
 @pytest.fixture
