@@ -61,6 +61,7 @@ EXTENSIONS = {
         "stator/templates/stator/admin/answer_link.html stator/templates/stator/admin/events.html",
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events|\w+\.event|event_names|awaited_events"
         r"|may_send|send_event\w*|on_event\w*)$",
+        tests="tests/testapp/approvals.py",
     ),
     # Without words that the core has for other things: a worker waits, and ``awaited`` calls a coroutine.
     "related": Extension(
@@ -210,7 +211,7 @@ EXTENSIONS = {
     "schedules": Extension(
         "tasks/periodic.py tasks/templates/admin/tasks/schedule/*",
         r"^(Schedule([A-Z]\w*)?|[Ss]chedules|Tick|TICK_\w+|tick(s|ing|_index))$|(?<!on)_schedules?$|(?i:periodic|cron)",
-        tests="tests/tasks/schedules/* tests/tasks/ticker/* tests/proofs/test_ticks.py",
+        tests="tests/tasks/schedules/* tests/tasks/ticker/* tests/tasks/*/test_schedules.py tests/proofs/test_ticks.py",
     ),
     "batches": Extension(
         "tasks/admin/batches.py tasks/api/batches.py",

@@ -1,7 +1,6 @@
 """check_graph finds what is wrong with a graph; graphs that are right pass. No database."""
 
 import math
-import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -274,85 +273,3 @@ def test_without_hypothesis_one_line_says_what_to_do(monkeypatch: pytest.MonkeyP
     with pytest.raises(ImportError) as raised:
         check_graph(Errand)
     assert str(raised.value) == "check_graph() needs Hypothesis, which is not installed; pip install hypothesis"
-
-
-class Asked(StateGraph):
-    """Moved by an event whose payload its handler reads."""
-
-    new = State()
-    accepted = State(try_interval=60)
-    done = State()
-    new.on("accept", count=2).to(accepted)
-    accepted.on("hurry")
-    accepted.transitions_to(done)
-
-    @classmethod
-    def handle_accepted(cls, instance: Any) -> Any:
-        first, last = instance.stator.events[0], instance.stator.event
-        return cls.done if last.name == "hurry" or first.payload["sum"] else None
-
-
-class TestEvents:
-    def test_events_lead_on_and_handlers_read_them(self) -> None:
-        given = st.fixed_dictionaries({"sum": st.integers(0, 5)})
-        check_graph(Asked, objects=st.builds(SimpleNamespace), events={"accept": given}, max_examples=10)
-        with pytest.raises(ValueError, match="Asked has no event 'agree'; events= takes events of the graph"):
-            check_graph(Asked, events={"agree": st.none()})
-
-    def test_payload_that_a_handler_does_not_expect_is_found_with_the_event(self) -> None:
-        message = problem(Asked, objects=st.builds(SimpleNamespace), events={"accept": st.just({})})
-        assert re.search(r"KeyError: 'sum'.* path: new -event accept \{\}-> accepted", message)
-
-
-class Charged(StateGraph):
-    new = State(try_interval=60)
-    sent = State(try_interval=60)
-    done = State()
-    new.transitions_to(sent)
-    sent.transitions_to(done)
-
-    @classmethod
-    def handle_new(cls, instance: Any) -> Any:
-        instance.stator.progress(1, 2, "charging")
-        receipt = instance.stator.step("charge", lambda: instance.charge(instance.stator.idempotency_key))
-        return cls.sent if receipt[0] > 1 else None
-
-    @classmethod
-    async def handle_sent(cls, instance: Any) -> Any:
-        async def mail() -> None:
-            instance.charge("mail")
-
-        await instance.stator.astep("mail", mail)
-        await instance.stator.astep(instance.second, mail)
-        return cls.done
-
-
-class TestSteps:
-    def test_each_step_is_called_once_in_a_visit_and_its_result_is_what_json_has(self) -> None:
-        all_keys, attempts = [], []
-
-        def charged(number: int) -> Any:
-            keys: list[str] = []
-            all_keys.append(keys)
-            return SimpleNamespace(charge=lambda key: keys.append(key) or (number, "paid"), second="print")
-
-        class Counted(Charged):
-            @classmethod
-            def handle_new(cls, instance: Any) -> Any:
-                attempts.append(instance)
-                return super().handle_new(instance)
-
-        check_graph(Counted, objects=st.builds(charged, st.integers(0, 3)), max_examples=20)
-        charges = [[key for key in keys if key.endswith(":new:charge")] for keys in all_keys]
-        assert all(len(keys) == len(set(keys)) for keys in charges)
-        # Objects were attempted again in the same visit.
-        assert 0 < sum(map(len, charges)) < len(attempts)
-
-    def test_breach_of_their_rules_is_found(self) -> None:
-        twice = SimpleNamespace(charge=lambda key: (2, "paid"), second="mail")
-        message = problem(Charged, objects=st.builds(lambda: twice))
-        assert (
-            "Charged.sent: the handler raised StepRefused: SimpleNamespace None: step 'mail' is used twice" in message
-        )
-        opaque = SimpleNamespace(charge=lambda key: object(), second="print")
-        assert "returned what JSON cannot express" in problem(Charged, objects=st.builds(lambda: opaque))

@@ -98,7 +98,7 @@ class Remark(StatorModel):
 class FolderGraph(StateGraph):
     """Waits for its notes, or for an event."""
 
-    filling = State()
+    filling = State(force_initial=True)
     full = State()
     closed = State()
     filling.when_all("notes", in_=["done"]).to(full)  # stator.extensions.related
