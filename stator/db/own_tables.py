@@ -5,17 +5,16 @@ Each does a bounded part in one short transaction. It is safe to run twice, on a
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from django.core.exceptions import ValidationError
 from django.db.models import Case, Model, QuerySet, Value, When
 from django.utils.module_loading import import_string
 
 from stator.rows import columns
+from stator.rows.keys import keys_of
 from stator.rows.life import OF_LIFE, RESTS_AFTER, Life
 from stator.rows.meta import model_of
 from stator.rows.record_tables import RECORD_TABLES, RecordTable
@@ -78,10 +77,9 @@ def _rows_of(model: type[Model], alias: str, pks: set[str]) -> dict[str, Row]:
     rows: QuerySet[Model] = QuerySet(model, using=alias)
     rests = Case(When(state_changed__lte=columns.after(-RESTS_AFTER), then=Value(True)), default=Value(False))
     # Keys of another type, from before a migration, are of no object.
-    with suppress(ValueError, ValidationError):
-        read = rows.filter(pk__in=pks).values_list("pk", "state_changed", rests, *OF_LIFE)
-        return {str(pk): Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in read}
-    return {}
+    keys = [key for key, _ in keys_of(model, pks)]
+    read = rows.filter(pk__in=keys).values_list("pk", "state_changed", rests, *OF_LIFE)
+    return {str(pk): Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in read}
 
 
 def prune(alias: str, limit: int, counts: Counter[tuple[str, str]] | None = None, /, **ages: float) -> int:

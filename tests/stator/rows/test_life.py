@@ -20,7 +20,7 @@ from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
 from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.rows.state_column import state_field
-from stator.testing import attempt, steps
+from stator.testing import advance, attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
 from tests.stator.running import hearing
@@ -431,8 +431,24 @@ def fail_and_return(one):
     by_hand(one)
 
 
+def rest_and_prune(one):
+    label = type(one)._meta.label_lower
+    Event.objects.create(model_label=label, object_pk="of another type", name="pay", version=0)
+    advance(7200, type(one))
+    for model in (Event, Step):
+        model.objects.update(at=ago(7200))
+    assert own_tables.prune("default", 100, errors=3600, history=3600, stats=3600) == 1
+
+
 @pytest.mark.parametrize(
-    ("act", "ends"), [(go_and_return, True), (wish_again, True), (move_and_undo, False), (fail_and_return, False)]
+    ("act", "ends"),
+    [
+        (go_and_return, True),
+        (wish_again, True),
+        (move_and_undo, False),
+        (fail_and_return, False),
+        (rest_and_prune, False),
+    ],
 )
 @pytest.mark.parametrize("model", MODELS)
 def test_each_kind_lasts_as_long_as_what_it_belongs_to(model, act, ends):
