@@ -4,7 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -85,7 +85,8 @@ def send(
     taken: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        taken.append(request.take(alias, rows, before[0]))
+        # The key as the database has it: the caller may name it by a text of its own.
+        taken.append(replace(request, pk=before[0].pk).take(alias, rows, before[0]))
         return 1
 
     try:
@@ -295,7 +296,7 @@ def withdraw(
         [was] = before
         state = graph_of(owner).states.get(was.state)
         awaited = state.events.get(name) if state else None
-        votes = events_of_visit(owner, alias, pk, was.life).filter(name=name, source=was.state, voter__isnull=False)
+        votes = events_of_visit(owner, alias, was.pk, was.life).filter(name=name, source=was.state, voter__isnull=False)
         mine = votes.filter(voter=sender, to="").first() if awaited and sender else None
         if awaited is None or mine is None:
             raise EventRefused(f"{named} has no {name!r} from {sender or 'this sender'} that still waits for others")

@@ -334,6 +334,14 @@ def test_kept_event_is_delivered_to_an_object_whose_key_a_form_would_refuse(monk
     assert row(contract).state == "paid"
 
 
+def test_event_is_of_its_object_however_the_sender_has_spelled_the_key():
+    expense = Expense.objects.create()
+    expense.pk = f"0{expense.pk}"
+    expense.stator.send("approve", {"note": "ok"}, by=User(username="anna", is_superuser=True))
+    assert Event.objects.get().object_pk == str(row(expense).pk)
+    assert expense.stator.withdraw("approve", by="anna").outcome == "withdrawn"
+
+
 def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
     expense = Expense.objects.create()
     assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
