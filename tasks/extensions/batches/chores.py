@@ -16,12 +16,14 @@ from tasks.exceptions import TaskError
 from tasks.extensions.batches.models import UNENDED, Batch, BatchGraph
 from tasks.models import Task
 from tasks.rows.clock import Later
-from tasks.rows.tables import task_rows
+from tasks.rows.tables import Rows, task_rows
 
 logger = logging.getLogger("tasks.batches")
 
 # The most batches whose first failure one call tells; the next call tells the rest.
-MAX_TOLD, MAX_UNTOLD = 100, 10_000
+MAX_TOLD = 100
+# Batches that one statement looks into.
+AT_ONCE = 10_000
 
 
 def connect() -> None:
@@ -51,15 +53,30 @@ def tell_first_failures(using: str, tasks: list[object] | None = None) -> None:
         if not batches:
             return
         untold = untold.filter(pk__in=batches)
+    else:
+        # Most have ended so, and no task of theirs is errored.
+        untold = untold.exclude(state=BatchGraph.done.name)
     untold = untold.exclude(state=BatchGraph.canceled.name).order_by("pk")
-    pks = list(untold.values_list("pk", flat=True)[:MAX_UNTOLD])
-    failed = every.filter(batch__in=pks, state="errored").values_list("batch", flat=True).distinct() if pks else ()
-    for batch in untold.filter(pk__in=list(failed)[:MAX_TOLD]):
+    for batch in untold.filter(pk__in=_with_failures(untold, every)[:MAX_TOLD]):
         try:
             with transaction.atomic(using=using):
                 batch.tell_first_failure()
         except (TaskError, TryAgainLater) as error:
             logger.warning("tasks.first_failure_not_told", extra={"batch": batch.pk, "error": str(error)})
+
+
+def _with_failures(untold: QuerySet[Batch], every: Rows) -> list[int]:
+    """Return the first batches among these in which tasks are errored, ``MAX_TOLD`` or some more."""
+    failed: list[int] = []
+    after, count = 0, AT_ONCE
+    while count == AT_ONCE and len(failed) < MAX_TOLD:
+        pks = list(untold.filter(pk__gt=after).values_list("pk", flat=True)[:AT_ONCE])
+        if pks:
+            errored = every.filter(batch__in=pks, state="errored")
+            failed += errored.values_list("batch", flat=True).distinct()
+            after = pks[-1]
+        count = len(pks)
+    return failed
 
 
 def let_go(using: str) -> Q:

@@ -157,6 +157,24 @@ def test_first_failure_waits_for_a_queue_that_takes_nothing(queue):
     assert [action for action, _ in told(queue)] == ["alarm"]
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_first_failure_is_told_behind_many_batches_without_one(queue, monkeypatch, ended):
+    monkeypatch.setattr(chores, "AT_ONCE", 2)
+    before = [batch_of(queue, 1, **FIRST) for _ in range(4)]
+    if ended:
+        for batch in before:
+            end(queue)
+            assert settle(batch) == "done"
+    with monkeypatch.context() as patched:
+        patched.setattr(chores, "tell_first_failures", lambda *given: None)
+        last = batch_of(queue, 2, **FIRST)
+        claims = queue.claim(worker="bot-2", limit=20)
+        next(claim for claim in claims if claim.task.batch_id == last.pk).fail("no")
+    assert [action for action, _ in told(queue) if action == "alarm"] == []
+    tell_first_failures("default")
+    assert [action for action, _ in told(queue) if action == "alarm"] == ["alarm"]
+
+
 def test_of_a_canceled_batch_no_failure_is_told(queue):
     batch = batch_of(queue, 2, **FIRST)
     claim = claim_one(queue)
