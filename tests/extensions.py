@@ -68,6 +68,7 @@ EXTENSIONS = {
         "",
         r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
         r"|is_awaited|waits_(of|for)|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$",
+        tests="tests/testapp/baskets.py",
         of_queue=True,
     ),
     # Without words that tests have for other things: a model of their app, and its rows.

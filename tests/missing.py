@@ -22,7 +22,11 @@ PAGES: set[str] = set()
 _TESTING: set[int] = set()
 
 # What a call, a queryset and a publication say of a name that they do not know.
-UNKNOWN = re.compile(r"(?:keyword arguments?:?|Cannot resolve keyword|has no option|has no field named) '(\w+)'")
+UNKNOWN = re.compile(r"(?:keyword arguments?:?|Cannot resolve keyword|has no option|has no field named|has no) '(\w+)'")
+
+
+# Functions of the product that refuse what they do not know, whatever asks for it: publications, declarations, claims.
+REFUSE = ("tasks/messages.py", "tasks/actions/registry.py", "stator/querysets.py")
 
 
 class Missing:
@@ -95,12 +99,11 @@ def pytest_runtest_call() -> Iterator[None]:
 def _asked_for(error: Exception) -> str:
     """Return the name that is unknown to what a test asked; empty if code that is left asked for it."""
     known = UNKNOWN.search(str(error))
-    name = (error.name if isinstance(error, AttributeError) else known and known[1]) or ""
+    name = getattr(error, "name", None) or (known and known[1]) or ""
     root = Path(__file__).parent.parent
     paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root)]
-    # Publications and declarations are refused by a function of the product, whatever they ask for.
-    return name if ours and ours[-1].startswith(("tests/", "tasks/messages.py", "tasks/actions/registry.py")) else ""
+    return name if ours and ours[-1].startswith(("tests/", *REFUSE)) else ""
 
 
 pytest_runtest_setup = pytest_runtest_call

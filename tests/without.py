@@ -241,6 +241,23 @@ def delete(folder: Path, name: str) -> None:
             path.rmdir()
 
 
+def delete_queue(folder: Path) -> None:
+    """Delete the queue, its tests, and what imports it in the test app; tests import it from ``tests.missing``."""
+    uses = re.compile(r"^(?:from|import) tasks\b", re.MULTILINE)
+    own = [path for each in ("tasks", "tests/tasks") for path in (folder / each).rglob("*.py")]
+    own += [path for path in (folder / "tests" / "testapp").glob("*.py") if uses.search(path.read_text())]
+    away = {_dotted(path.relative_to(folder)): {"*"} for path in own}
+    for path in own:
+        path.unlink()
+    for each in ("tasks", "tests/tasks"):
+        shutil.rmtree(folder / each, ignore_errors=True)
+    for path in (folder / "tests").rglob("*.py"):
+        path.write_text(_imported(path.read_text(), away))
+    for path in [*(folder / "project").glob("*.py"), *(folder / "tests").glob("*settings.py")]:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(each for each in lines if not re.search(r"[\"' ]tasks[.\"]", each)))
+
+
 def _defined(node: ast.AST) -> list[str]:
     """Return the name of a function, also of one for asynchronous code, or the names of the fields of a class."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -296,7 +313,7 @@ def fault(folder: Path, name: str, tests: bool) -> str:
     """Return in one line why the rest does not stand; empty if it does."""
     of_queue = any(EXTENSIONS[each].of_queue for each in TOGETHER.get(name, (name,)))
     if of_queue:
-        shutil.rmtree(folder / "tasks")
+        delete_queue(folder)
         (folder / "orders" / "migrations").mkdir(parents=True)
         for path in ("__init__.py", "migrations/__init__.py"):
             (folder / "orders" / path).touch()

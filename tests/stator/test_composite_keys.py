@@ -24,12 +24,6 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 OWNER = UUID("12345678-1234-5678-1234-567812345678")
 
 
-class BenchGraph(StateGraph):
-    away = State()
-    there = State()
-    away.when_all("door", in_=["last"]).to(there)
-
-
 def seats(count=3, **columns):
     made = [Seat.objects.create(hall=hall, number=number) for hall in (1, 2) for number in range(count)]
     if columns:
@@ -78,8 +72,14 @@ def test_rows_are_moved_by_conditions_and_timeouts_and_unlocked():
     assert sum(claim.still_mine() for claim in claims) == 3
 
 
+@pytest.mark.needs("related")
 @isolate_apps("tests.testapp")
 def test_edges_by_related_objects_are_refused():
+    class BenchGraph(StateGraph):
+        away = State()
+        there = State()
+        away.when_all("door", in_=["last"]).to(there)
+
     class Bench(StatorModel):
         pk = models.CompositePrimaryKey("door", "number")
         door = models.ForeignKey(Door, models.CASCADE)

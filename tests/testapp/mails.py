@@ -61,7 +61,7 @@ class Mail(StatorModel):
 class SackGraph(StateGraph):
     """Sealed once all its slips are weighed."""
 
-    loose = State(value=0)
+    loose = State(value=0, force_initial=True)
     sealed = State(value=1)
     loose.when_all("slips", in_=["weighed"]).to(sealed)  # stator.extensions.related
 

@@ -251,7 +251,7 @@ def test_verb_sends_its_request_and_again_only_if_it_may_be_carried_out_twice(
 
 
 @pytest.mark.needs("batches", "schedules")
-@pytest.mark.needs("problems")
+@pytest.mark.needs("events", "problems")
 def test_addresses_are_those_of_the_api():
     paths = api.get_openapi_schema()["paths"]
     known = [(re.sub(r"\{\w+\}", r"[^/]+", path.removeprefix("/api/")), [*methods]) for path, methods in paths.items()]

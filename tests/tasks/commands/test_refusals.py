@@ -87,6 +87,7 @@ def test_tables_have_every_subcommand() -> None:
     assert [each for each in subcommands(parser) if each not in [*named, *(each[:2] for each in WRONG)]] == []
 
 
+@pytest.mark.needs("events")
 def test_bad_input_is_refused_in_one_line_and_changes_nothing() -> None:
     queue = make_queue()
     ours = make_queue("ours", actions_elsewhere=False)
