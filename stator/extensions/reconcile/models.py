@@ -33,7 +33,7 @@ class Reconciled(models.Model):
         if not watched_fields(type(self), names) or getattr(own.__dict__.get("stator"), "token", None) is not None:
             return super()._do_update(base_qs, using, pk_val, values, *args, **kwargs)
         is_loaded = any(field.name == "state_changed" and value is not None for field, _, value in values)
-        changed = [] if is_loaded or own._is_left else changes_of(self, names)
+        changed = [] if is_loaded or own._is_left else changes_of(self, names, using)
         moving = own._state_field.name in names and own._is_moving
         with transaction.atomic(using=using, savepoint=False) if changed else nullcontext():
             if changed and not moving:

@@ -42,14 +42,18 @@ def note(instance: Model, names: Collection[str] | None = None) -> None:
         instance.__dict__["_loaded_watched"] = _noted(instance) | {name: values[name] for name in watched}
 
 
-def changes_of(instance: Model, names: set[str]) -> list[str]:
-    """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
-    loaded, now = _noted(instance), watched_values(instance)
-    return [
-        name
-        for name in watched_fields(type(instance), names)
-        if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
-    ]
+def changes_of(instance: Model, names: set[str], using: str) -> list[str]:
+    """Return the named watched fields whose values differ from the loaded ones, or are expressions.
+
+    Of values that were not loaded the row is asked; without a row nothing changes.
+    """
+    loaded, now, watched = _noted(instance), watched_values(instance), watched_fields(type(instance), names)
+    if unread := [name for name in watched if loaded.get(name, DEFERRED) is DEFERRED]:
+        stored = QuerySet(type(instance), using=using).filter(pk=instance.pk).values(*unread).first()
+        if stored is None:
+            return []
+        loaded = loaded | stored
+    return [name for name in watched if now[name] != loaded[name] or hasattr(now[name], "resolve_expression")]
 
 
 def _noted(instance: Model) -> dict[str, object]:

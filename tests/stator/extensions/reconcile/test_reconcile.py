@@ -46,6 +46,16 @@ def test_fields_that_are_not_saved_do_not_count():
     assert state_of(site) == ("checking", 1)
 
 
+@pytest.mark.parametrize("load", [lambda pk: Site(pk=pk), lambda pk: Site.objects.only("visits").get(pk=pk)])
+def test_value_that_was_not_loaded_is_compared_with_that_of_the_row(load):
+    site = settled()
+    for domain, state in (("a", ("serving", 0)), ("b", ("checking", 1))):
+        given = load(site.pk)
+        given.domain = domain
+        given.save()
+        assert state_of(site) == state
+
+
 def test_relation_is_watched_by_either_name():
     plan = Plan.objects.create(name="big")
     first, second, third = settled(), settled(), settled()
