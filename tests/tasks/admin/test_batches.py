@@ -5,6 +5,7 @@ from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
 from stator.testing import drain
+from tasks import querysets
 from tasks.admin import batches
 from tasks.models import Batch, Task
 from tests.queries import statements, unbounded
@@ -61,6 +62,23 @@ def test_batches_that_are_too_many_for_one_action_are_named(admin_client, queue,
     made = [Batch.objects.create(queue=queue) for _ in range(3)]
     shown = text_of(act(admin_client, "batch_cancel", *made, url=LIST, reason="ordered twice"))
     assert "2 batches canceled. 1 more are left: at most 2 are changed at once" in shown
+
+
+def test_what_is_left_is_told_beside_what_was_refused(admin_client, queue, monkeypatch):
+    monkeypatch.setattr(batches, "AT_ONCE", 2)
+    made = [Batch.objects.create(queue=queue) for _ in range(3)]
+    made[0].cancel()
+    shown = text_of(act(admin_client, "batch_requeue", *made, url=LIST))
+    assert f"Not changed: batch {made[0].pk} is canceled" in shown
+    assert "1 more are left: at most 2 are changed at once" in shown
+
+
+def test_dead_letters_beyond_those_of_one_call_are_told(admin_client, batch, monkeypatch):
+    claim_one(batch.queue).fail("no such image")
+    monkeypatch.setattr(querysets, "MAX_TASKS", 1)
+    left = "has dead letters left: repeat the action after these are done."
+    assert f"batch album-7 {left}" in text_of(act(admin_client, "batch_requeue", batch, url=LIST))
+    assert left not in text_of(act(admin_client, "batch_requeue", batch, url=LIST))
 
 
 def test_page_of_an_ended_batch_shows_the_counts_of_its_end(admin_client, batch, queue):
