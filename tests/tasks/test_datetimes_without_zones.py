@@ -49,7 +49,8 @@ def test_cron_ticks_in_its_zone(queue):
 
 def test_periods_rates_and_ends_go_by_the_same_clock(queue):
     end = timezone.make_naive(datetime.now(UTC) + timedelta(seconds=150), timezone.get_default_timezone())
-    given = {"queue": queue, "action": "act", "period": 60.0, "rate_key": "channel", "rate_limit": 1.0, "until": end}
+    given = {"queue": queue, "action": "act", "period": 60.0, "until": end, "overlap": "allow"}
+    given |= {"rate_key": "channel", "rate_limit": 1.0}
     first, second = (Schedule.objects.create(name=name, **given) for name in ("first", "second"))
     drain(Schedule)
     assert 0 < seconds_until(row(first).planned) <= 60
