@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.db.models import BooleanField, Case, Model, QuerySet, Value, When
@@ -43,6 +44,9 @@ from stator.texts import counted, escape
 
 # Pauses that are shown above a list.
 NOTICED = 3
+
+# The model of a pause, which the button to end it sends: the pause is in that model's database.
+OF_MODEL = "stator_of"
 
 SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
 
@@ -153,6 +157,8 @@ class PauseAdmin(KeptAdmin):
         """Return the pauses that the user may see, with whether each is in force by the database's clock."""
         active = When(pk__in=Pause.objects.active().values("pk"), then=Value(True))
         rows = super().get_queryset(request).annotate(active=Case(active, default=False, output_field=BooleanField()))
+        if (model := model_of(request.POST.get(OF_MODEL, ""))) is not None and issubclass(model, StatorModel):
+            rows = rows.using(router.db_for_write(model))
         if super().has_view_permission(request):
             return rows
         labels = rows.order_by().values_list("model_label", flat=True).distinct()
@@ -257,7 +263,7 @@ def forms_to_end(
     """Yield buttons to end the pauses of its model and state that hold a row, if the user may."""
     pks = [reason.numbers["pause"] for reason in reasons if reason.code == "paused"]
     if pks and may_end(model_admin.admin_site, request, owner_of(type(row))):
-        values = {"begun_at": admin_url(model_admin, "change", row.pk)}
+        values = {"begun_at": admin_url(model_admin, "change", quote(str(row.pk)))}
         for pause in Pause.objects.using(home_of(row)).filter(pk__in=pks):
             if NAMED not in pause.where:
                 yield render_to_string("stator/admin/end_pause.html", {"pause": pause, **values}, request)

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.test import Client
 
 from stator.models import Pause, Worker
 from tests.stator.admin.conftest import Login
 from tests.stator.making import ago
+from tests.testapp.keys import TextKeyed
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +29,12 @@ def add(client: Client, **data: Any) -> Any:
 def end(client: Client, *pauses: Pause) -> Any:
     chosen = [pause.pk for pause in pauses]
     return client.post(LIST, {"action": "stator_end", "index": "0", "_selected_action": chosen})
+
+
+def end_above(client: Client, address: str) -> Any:
+    """Press the only button that ends a pause on a page."""
+    [form] = re.findall(r'class="stator-end">.*?</form>', client.get(address).text, re.DOTALL)
+    return client.post(LIST, dict(re.findall(r'name="(\w+)" value="([^"]*)"', form)))
 
 
 def errors(response: Any) -> list[str]:
@@ -88,6 +96,36 @@ class TestPause:
         assert admin_client.post(f"{url}change/", {"reason": "other"}).status_code == 403
         assert admin_client.post(f"{url}delete/", {"post": "yes"}).status_code == 403
         assert Pause.objects.get().reason == "strike"
+
+
+class ParcelsElsewhere:
+    """Puts parcels into the second database."""
+
+    def db_for_read(self, model: type[Any], **hints: object) -> str | None:
+        return "other" if model is Parcel else None
+
+    db_for_write = db_for_read
+
+
+class TestButton:
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_ends_the_pause_of_a_model_in_another_database(self, admin_client: Client, settings: Any) -> None:
+        settings.DATABASE_ROUTERS = [ParcelsElsewhere()]
+        Pause.objects.using("default").create(pk=1, model_label="testapp.line")
+        Pause.objects.using("other").create(pk=1, model_label=LABEL)
+        assert end_above(admin_client, "/admin/testapp/parcel/").status_code == 302
+        assert not Pause.objects.using("other").active().exists()
+        assert Pause.objects.using("default").active().exists()
+
+    @pytest.mark.parametrize("slug", ["order_24", "a/b", "%41"])
+    def test_leads_back_to_the_object(self, admin_client: Client, slug: str) -> None:
+        """Addresses of the admin have their own spelling of keys."""
+        TextKeyed.objects.create(slug=slug)
+        Pause.objects.create(model_label="testapp.textkeyed", state="first")
+        answer = end_above(admin_client, f"/admin/testapp/textkeyed/{quote(slug)}/change/")
+        back = admin_client.get(answer.url)
+        assert (back.status_code, back.context["original"].pk) == (200, slug)
+        assert not Pause.objects.active().exists()
 
 
 class TestPermissions:
