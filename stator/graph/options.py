@@ -23,8 +23,14 @@ def is_seconds(value: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a finite number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a value is a finite number that fits a float; True and False are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # A whole number of more digits than any float has.
+        return False
 
 
 def is_backoff(value: object) -> bool:

@@ -105,6 +105,13 @@ class TestGraphs:
         message = f"ThatGraph.a has a lease of {lease} s, not longer than REAP_INTERVAL=5."
         assert found(graphs.short_lease, graph(a=a, b=b)) == ([message] if warned else [])
 
+    @pytest.mark.parametrize("wrong", ["60", None])
+    def test_lease_beside_a_wrong_setting_is_not_compared(self, settings: Any, wrong: object) -> None:
+        """The setting has an error of its own."""
+        settings.STATOR = {"REAP_INTERVAL": wrong}
+        a, b = chain(State(try_interval=60, lease=5), State())
+        assert found(graphs.short_lease, graph(a=a, b=b)) == []
+
     def test_failures_that_lead_nowhere(self) -> None:
         a, b, c = State(try_interval=1, max_failures=2), State(try_interval=1, max_failures=3), State()
         chain(a, b, c)
