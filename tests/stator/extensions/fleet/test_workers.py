@@ -20,3 +20,11 @@ def test_workers_are_listed_with_what_became_of_them():
     killed = "exit 137, SIGKILL: out of memory?"
     assert told == {0: ("alive", ""), 1: ("stopped", ""), 2: ("silent", killed), 3: ("silent", ""), 4: ("alive", "")}
     assert f"silent ({killed})" in run("workers")
+
+
+def test_workers_that_cannot_be_read_are_not_said_to_be_none(monkeypatch):
+    monkeypatch.setattr(Worker._meta, "db_table", "gone")
+    told = run("workers")
+    assert "No worker was active" not in told
+    assert "error    stator.Worker: not everything is shown: " in told
+    assert asked("workers") == []
