@@ -14,7 +14,7 @@ from django.db import connection
 from stator.capabilities import capabilities_of
 from stator.graph.running import RUNNING
 from tests import emptying, shapes, template_databases
-from tests.extensions import own_files
+from tests.extensions import ROOT, own_files
 from tests.mixing import mixed
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
@@ -224,8 +224,8 @@ def other_databases(item: pytest.Item) -> list[str]:
 
 @cache
 def is_here(extension: str) -> bool:
-    """Return whether an extension is not deleted (``bin/without``)."""
-    return bool(own_files(extension))
+    """Return whether an extension, or the queue, is not deleted (``bin/without``)."""
+    return (ROOT / "tasks").is_dir() if extension == "queue" else bool(own_files(extension))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

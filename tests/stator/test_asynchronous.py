@@ -23,9 +23,10 @@ def say_nothing(order):
     ("script", "word"),
     [
         (say_nothing, "astep() does nothing in a synchronous handler; call step() there"),
-        (
+        pytest.param(
             lambda order: TaskClaim.astep(Mock(), "charge", anoted(order, "charge")),
             "astep() does nothing in a synchronous handler; call step() there",
+            marks=pytest.mark.needs("queue"),
         ),
         (lambda order: order.stator.aextend(5), "aextend() does nothing in a synchronous handler; call extend() there"),
         pytest.param(

@@ -104,7 +104,7 @@ def test_commands_take_a_key_with_commas():
         stator("explain", "testapp.Seat", "1")
 
 
-@pytest.mark.needs("reconcile")
+@pytest.mark.needs("related", "reconcile")
 def test_objects_wait_for_others_and_are_reconciled():
     hall, door, other = BigKeyed.objects.create(), Door.objects.create(), Door.objects.create()
     PlaceInHall.objects.bulk_create([PlaceInHall(hall=hall, number=number, door=door) for number in range(3)])

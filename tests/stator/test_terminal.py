@@ -104,6 +104,7 @@ OF_BYTES = [
 ]
 
 
+@pytest.mark.needs("queue")
 def test_bytes_that_are_no_text_are_refused():
     for arguments in OF_BYTES:
         assert refused(*arguments.split()) == r"'a\udcff' is not UTF-8"
@@ -170,6 +171,7 @@ HELPING = [
 ]
 
 
+@pytest.mark.needs("queue")
 def test_command_without_a_subcommand_prints_its_help():
     for arguments in HELPING:
         told = run(*arguments.split())

@@ -18,7 +18,7 @@ def found(deploy: bool = True) -> list[str]:
     return [str(message.id) for message in messages if not message.is_silenced()]
 
 
-@pytest.mark.needs("events")
+@pytest.mark.needs("related", "events")
 def test_debug_is_a_warning_where_it_is_deployed_alone(settings: Any) -> None:
     settings.DEBUG = True
     assert (found(), found(deploy=False)) == (["stator.W401"], [])

@@ -91,6 +91,7 @@ NEVER_READY = {
 }
 
 
+@pytest.mark.needs("queue")
 def test_every_condition_has_a_case_but_the_one_of_rows_that_are_not_ready_anyway():
     assert {*CASES, *NEVER_READY} == {*CONDITIONS.all}
 

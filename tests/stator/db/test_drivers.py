@@ -63,6 +63,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.needs("queue")
 def test_check_names_the_database_the_driver_and_the_remedy(run):
     done = run("check")
     assert done.returncode == 1
@@ -71,6 +72,7 @@ def test_check_names_the_database_the_driver_and_the_remedy(run):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.needs("queue")
 def test_worker_ends_with_one_line(run):
     done = run("runstator")
     assert done.returncode == 75

@@ -79,6 +79,7 @@ OWN = ("id", "shard")
 HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postgresql)]
 
 
+@pytest.mark.needs("queue")
 def test_table_has_all_effects_in_their_order():
     assert TABLE == [
         AllOrNone,
@@ -96,6 +97,7 @@ def test_table_has_all_effects_in_their_order():
     assert KeptRuns in bound
 
 
+@pytest.mark.needs("queue")
 def test_every_effect_that_one_statement_may_write_has_a_case():
     # The first writes nothing.
     may = {each for each in TABLE[1:] if each.part is not effects.Effect.part}

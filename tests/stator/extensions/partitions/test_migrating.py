@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
 """
 
 
-@pytest.mark.needs("reports")
+@pytest.mark.needs("queue", "reports")
 def test_a_site_goes_on_with_partitions_and_without_them_again(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop", further='INSTALLED_APPS += ["tasks"]')
