@@ -37,7 +37,8 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     complete = typed or (sees and not has_button)
     return {
         "alike": f"{problem.code}-{problem.level}-{slugify(problem.where)}",
-        "code": problem.code, "level": problem.level, "where": problem.where,
+        "code": problem.code, "model": problem.model, "level": problem.level,
+        "where": problem.where,
         "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if complete
         else problem.text if sees else problem.sentence,
         "url": _address(problem, pages),

@@ -33,7 +33,8 @@ def end(client: Client, *pauses: Pause) -> Any:
 
 def end_above(client: Client, address: str) -> Any:
     """Press the only button that ends a pause on a page."""
-    [form] = re.findall(r'class="stator-end">.*?</form>', client.get(address).text, re.DOTALL)
+    forms = re.findall(r"<form.*?</form>", client.get(address).text, re.DOTALL)
+    [form] = [form for form in forms if 'value="stator_end"' in form]
     return client.post(LIST, dict(re.findall(r'name="(\w+)" value="([^"]*)"', form)))
 
 
@@ -109,11 +110,14 @@ class ParcelsElsewhere:
 
 class TestButton:
     @pytest.mark.django_db(databases=["default", "other"])
-    def test_ends_the_pause_of_a_model_in_another_database(self, admin_client: Client, settings: Any) -> None:
+    @pytest.mark.parametrize("address", ["testapp/parcel/", "stator/overview/?model=testapp.parcel"])
+    def test_ends_the_pause_of_a_model_in_another_database(
+        self, admin_client: Client, settings: Any, address: str
+    ) -> None:
         settings.DATABASE_ROUTERS = [ParcelsElsewhere()]
         Pause.objects.using("default").create(pk=1, model_label="testapp.line")
         Pause.objects.using("other").create(pk=1, model_label=LABEL)
-        assert end_above(admin_client, "/admin/testapp/parcel/").status_code == 302
+        assert end_above(admin_client, f"/admin/{address}").status_code == 302
         assert not Pause.objects.using("other").active().exists()
         assert Pause.objects.using("default").active().exists()
 
