@@ -24,6 +24,7 @@ def test_debug_is_a_warning_where_it_is_deployed_alone(settings: Any) -> None:
     assert (found(), found(deploy=False)) == (["stator.W401"], [])
 
 
+@pytest.mark.needs("related", "events")
 def test_transactions_around_requests_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert (found(), found(deploy=False)) == (["stator.W402"], [])
