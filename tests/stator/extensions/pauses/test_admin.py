@@ -121,6 +121,7 @@ class TestButton:
         assert not Pause.objects.using("other").active().exists()
         assert Pause.objects.using("default").active().exists()
 
+    @pytest.mark.needs("problems")
     @pytest.mark.parametrize("slug", ["order_24", "a/b", "%41"])
     def test_leads_back_to_the_object(self, admin_client: Client, slug: str) -> None:
         """Addresses of the admin have their own spelling of keys."""
