@@ -31,7 +31,7 @@ def batch_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     if not form.is_valid():
         words = ["The batches are canceled with their waiting tasks, and publish nothing."]
         return ask(model_admin, request, form, title="Cancel batches", button="Cancel", words=words, rows=queryset)
-    return _each(model_admin, request, queryset, "canceled", _cancel, form.cleaned_data)
+    return _each(model_admin, request, queryset, "canceled", Batch.cancel, form.cleaned_data)
 
 
 @admin.action(description="Requeue what failed\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
@@ -45,7 +45,7 @@ def batch_requeue(
         return ask(
             model_admin, request, form, title="Requeue what failed", button="Requeue", words=words, rows=queryset
         )
-    return _each(model_admin, request, queryset, "requeued", _requeue, form.cleaned_data)
+    return _each(model_admin, request, queryset, "requeued", Batch.requeue, form.cleaned_data, _left_of)
 
 
 ACTIONS: tuple[ActionFunction, ...] = (batch_cancel, batch_requeue)
@@ -59,15 +59,17 @@ def _each(
     request: HttpRequest,
     batches: QuerySet[Batch],
     done: str,
-    act: Callable[..., str],
+    act: Callable[..., object],
     given: dict[str, object],
+    left_of: Callable[[Batch], str] = lambda batch: "",
 ) -> HttpResponse | None:
     count, more = 0, max(0, batches.order_by().count() - AT_ONCE)
     refused = left = ""
     for batch in batches.order_by("pk")[:AT_ONCE]:
         log(model_admin, request, [batch], f"{done.capitalize()}. {given['reason']}".strip())
         try:
-            left = act(batch, actor=request.user.get_username(), **given) or left
+            act(batch, actor=request.user.get_username(), **given)
+            left = left_of(batch) or left
             count += 1
         except TaskError as error:
             refused = f"Not changed: {error}."
@@ -76,14 +78,8 @@ def _each(
     return back(model_admin, request)
 
 
-def _cancel(batch: Batch, **given: Any) -> str:
-    batch.cancel(**given)
-    return ""
-
-
-def _requeue(batch: Batch, **given: Any) -> str:
-    """Requeue what failed; return what is left, as one call requeues 10,000 dead letters at most."""
-    batch.requeue(**given)
+def _left_of(batch: Batch) -> str:
+    """Return what a requeue has left, as one call requeues 10,000 dead letters at most."""
     left = Task.objects.using(batch._state.db).filter(batch=batch).dead_letters().exists()
     return f"{batch} has dead letters left: repeat the action after these are done." if left else ""
 

@@ -206,8 +206,7 @@ def _due(row: ScheduleRow, now: datetime) -> Due:
         planned = planned if planned.at <= now else timetable.redrawn(planned, now, chance)
     if planned is None:
         return Due(None, None)
-    rules: dict[str, Any] = {"missed": row.missed, "deadline": row.deadline, "until": row.until}
-    return judge(timetable, planned, now, chance=chance, **rules)
+    return judge(timetable, planned, now, missed=row.missed, deadline=row.deadline, until=row.until, chance=chance)
 
 
 def _places(plan_key: str) -> str:
