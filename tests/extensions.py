@@ -294,8 +294,14 @@ def own_tests(name: str) -> list[Path]:
 
 
 def _files(folders: tuple[str, ...], patterns: str) -> list[Path]:
-    paths = (path for each in folders for path in sorted((ROOT / each).rglob("*")) if "__pycache__" not in path.parts)
-    return [path for path in paths if path.is_file() and matches(path.relative_to(ROOT).as_posix(), patterns)]
+    return [ROOT / name for each in folders for name in _names_below(each) if matches(name, patterns)]
+
+
+@cache
+def _names_below(folder: str) -> list[str]:
+    """Return the files in a folder of the checkout, as paths below its root."""
+    paths = (path for path in sorted((ROOT / folder).rglob("*")) if "__pycache__" not in path.parts)
+    return [path.relative_to(ROOT).as_posix() for path in paths if path.is_file()]
 
 
 @cache

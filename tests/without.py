@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
 
+import pytest
+
 from tests.extensions import APPS, EXTENSIONS, ROOT, TOGETHER, own_files, own_tests, spelled
 from tests.forks import ForkServer
 
@@ -28,6 +30,9 @@ PASSES = (
 
 # Those without which the other tests pass, too (``--tests``): each by itself.
 TESTED = tuple(name for name in PASSES if not name.startswith("everything"))
+
+# What ends the name of a module that pytest has compiled.
+BY_PYTEST = f"-pytest-{pytest.__version__}.pyc"
 
 # Models change when an extension goes, so migrations are made before anything is checked.
 SITE = """
@@ -45,7 +50,8 @@ APPS = [app for app in ("stator", "tasks", "orders") if Path(app).is_dir()]
 CONTRIB = ["admin", "auth", "contenttypes", "messages", "sessions"]
 settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.sqlite3", "OPTIONS": {
-        "transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}}},
+        "transaction_mode": "IMMEDIATE", "timeout": 30,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF"}}},
     INSTALLED_APPS=[*("django.contrib." + app for app in CONTRIB), *APPS],
     MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
         "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -146,17 +152,29 @@ def copied(*folders: str, keep: bool = False) -> Iterator[Path]:
     names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0")
     try:
         for name in filter(None, names):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_file():
+                shutil.copy2(ROOT / name, folder / name)
             # What is compiled already goes along, by pytest too: compiling takes as long as all the rest.
-            cached = Path(cache_from_source(name)) if name.endswith(".py") else None
-            compiled = (ROOT / cached.parent).glob(f"{cached.stem}*.pyc") if cached else ()
-            for each in [name, *(path.relative_to(ROOT) for path in compiled)]:
-                if (ROOT / each).is_file():
-                    (folder / each).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(ROOT / each, folder / each)
+            if name.endswith(".py"):
+                cached = cache_from_source(name)
+                _take_along(folder, cached)
+                _take_along(folder, cached.removesuffix(".pyc") + BY_PYTEST)
         yield folder
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_along(folder: Path, name: str) -> None:
+    """Link a compiled module into a copy: whoever compiles it anew replaces the file."""
+    if (ROOT / name).is_file():
+        (folder / name).parent.mkdir(exist_ok=True)
+        try:
+            (folder / name).hardlink_to(ROOT / name)
+        except OSError:
+            # The copy is on another file system.
+            shutil.copy2(ROOT / name, folder / name)
 
 
 def with_dependents(name: str) -> list[str]:
@@ -193,8 +211,9 @@ def delete(folder: Path, name: str) -> None:
     gone += [path.relative_to(folder) for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
     options, names, fixtures, commands = set(), set(), set(), set()
+    has_tests = (folder / "tests").is_dir()
     for path in gone:
-        if path.suffix == ".py" and (path.parts[0] != "tests" or path.name == "conftest.py"):
+        if has_tests and path.suffix == ".py" and (path.parts[0] != "tests" or path.name == "conftest.py"):
             # One that went with an extension before has no copy any more.
             source = folder / path if (folder / path).is_file() else ROOT / path
             defined = ast.walk(ast.parse(source.read_text()))
@@ -209,17 +228,21 @@ def delete(folder: Path, name: str) -> None:
             (folder / path).unlink()
     line = named_by(name)
     for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
-        lines = path.read_text().splitlines(keepends=True)
-        if going := [each for each in lines if line.search(each)]:
-            away[_dotted(path.relative_to(folder))] = set().union(*map(_names, going))
-            names.update(re.findall(r"^ +(\w+)(?:: | = )", "".join(going), re.MULTILINE))
-            if path.name == "meta.py":
-                options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
-            path.write_text("".join(each for each in lines if each not in going))
-            if path.name == "states.py" and (folder / "tests").is_dir():
-                declared = re.findall(r"^    (\w+): .* = ", "".join(going), re.MULTILINE)
-                _append(path, IGNORED_OF_STATES.format(names=declared))
-            ast.parse(path.read_text(), str(path))
+        text = path.read_text()
+        # Most files name it nowhere.
+        if not line.search(text):
+            continue
+        lines = text.splitlines(keepends=True)
+        going = [each for each in lines if line.search(each)]
+        away[_dotted(path.relative_to(folder))] = set().union(*map(_names, going))
+        names.update(re.findall(r"^ +(\w+)(?:: | = )", "".join(going), re.MULTILINE))
+        if path.name == "meta.py":
+            options.update(re.findall(r"^    (\w+): ", "".join(going), re.MULTILINE))
+        path.write_text("".join(each for each in lines if each not in going))
+        if path.name == "states.py" and has_tests:
+            declared = re.findall(r"^    (\w+): .* = ", "".join(going), re.MULTILINE)
+            _append(path, IGNORED_OF_STATES.format(names=declared))
+        ast.parse(path.read_text(), str(path))
     for path in [path for each in ("tests", "project") for path in (folder / each).rglob("*.py")]:
         said = path.read_text()
         text = said if path.is_relative_to(folder / "project") else _imported(said, away)
@@ -227,7 +250,7 @@ def delete(folder: Path, name: str) -> None:
         if left != said:
             ast.parse(left, str(path))
             path.write_text(left)
-    if (folder / "tests").is_dir():
+    if has_tests:
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
         pages = EXTENSIONS[name].pages.split() if name in EXTENSIONS else []
         sets = {"GONE": names, "FIXTURES": fixtures, "COMMANDS": commands, "PAGES": pages}
