@@ -171,7 +171,7 @@ class Client:
 
         Requests are split and retried as by :meth:`resolve_many`.
         """
-        return self._end_many(queue, "fail", "error", {claim: _told(error) for claim, error in errors.items()})
+        return self._end_many(queue, "fail", "error", {claim: _error_text(error) for claim, error in errors.items()})
 
     def task(self, pk: int) -> Answer:
         """Return one task, with its runs."""
@@ -428,7 +428,7 @@ class HttpClaim(LoopClaim):
 
     def fail(self, error: BaseException | str) -> None:
         """End the attempt as failed, with the error; an exception is sent with its traceback."""
-        self._end("fail", error=_told(error))
+        self._end("fail", error=_error_text(error))
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
@@ -545,7 +545,7 @@ def _may_repeat(tasks: Iterable[Mapping[str, object]], options: Mapping[str, obj
     return not clears and all(each.get("key") is not None for each in named)
 
 
-def _told(error: object) -> str:
+def _error_text(error: object) -> str:
     """Return an error as a text that the server takes: an exception with its traceback, never empty, the end of it."""
     text = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else str(error)
     return _sendable(text[-MAX_TOLD:]) or "an error without a text"

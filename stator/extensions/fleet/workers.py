@@ -21,9 +21,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the workers of the chosen databases, the latest first."""
     by_alias = by_database(models_of([]), options["database"])
-    found = [workers_of(alias, models) for alias, models in by_alias.items()]
-    workers = [worker for each in found for worker in reported(each)]
-    unread = {label: problem for each in found for label, problem in each.unread.items()}
+    answers = [workers_of(alias, models) for alias, models in by_alias.items()]
+    workers = [worker for each in answers for worker in reported(each)]
+    unread = {label: problem for each in answers for label, problem in each.unread.items()}
     rows = [
         [
             row["name"], row["id"], row["host"], row["pid"], _status(row),
