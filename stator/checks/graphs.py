@@ -69,9 +69,11 @@ def early_timeout(graph: type[StateGraph]) -> Iterator[Finding]:
 def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
     """W205: a lease that is no longer than the interval of reaping."""
     settings, problems = read_settings()
+    if problems:
+        # A wrong setting, which may be no number to compare with, has an error of its own.
+        return
     interval = settings.REAP_INTERVAL
-    # A wrong setting, which is no number to compare with, has an error of its own.
-    for state in () if problems else graph.automatic_states:
+    for state in graph.automatic_states:
         if state.lease is not None and state.lease <= interval:
             hint = "Make the lease several times as long as STATOR['REAP_INTERVAL']; workers extend it while they run."
             wrong = f"has a lease of {state.lease:g} s, not longer than REAP_INTERVAL={interval:g}"

@@ -1,6 +1,6 @@
 """Validation of the options of a State. Independent of Django."""
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
@@ -8,6 +8,9 @@ from stator.exceptions import GraphError
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.dates import WANTED, is_date
 from stator.texts import text_problem
+
+# Of all floats that are finite.
+LARGEST = sys.float_info.max
 
 
 def check_options(where: str, options: Mapping[str, object]) -> None:
@@ -24,13 +27,8 @@ def is_seconds(value: object) -> bool:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number that fits a float; True and False are none."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        # A whole number of more digits than any float has.
-        return False
+    # NaN is in no range, and math.isfinite() fails for whole numbers of more digits than any float has.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
 
 
 def is_backoff(value: object) -> bool:
