@@ -3,7 +3,9 @@
 import time
 
 import pytest
+from django.core import signing
 from django.test import Client
+from django.urls import reverse
 
 from stator.exceptions import EventRefused
 from stator.extensions.events import answer_links
@@ -97,6 +99,12 @@ def test_move_after_the_page_was_checked_refuses_the_event():
     expense = put(Expense)
     with pytest.raises(EventRefused, match="has changed since it was asked for 'approve'; it is in submitted"):
         answer_links.send(Expense, expense.pk, "approve", {"note": "ok"}, by="anna", visit=(0, 7))
+
+
+def test_link_of_a_version_that_signed_other_values_is_none(client):
+    values = signing.loads(link(put(Expense)).rstrip("/").rpartition("/")[2], salt=answer_links.SALT)
+    older = reverse("stator:answer", args=[signing.dumps(values[1:], salt=answer_links.SALT)])
+    assert client.get(older).status_code == 404
 
 
 def test_changed_link_is_none_and_no_log_has_a_link(client, caplog, monkeypatch):
