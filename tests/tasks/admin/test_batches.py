@@ -27,13 +27,17 @@ def batch(queue):
     return made
 
 
-def test_page_shows_how_far_the_batch_is_and_leads_to_its_tasks(admin_client, batch):
+def test_page_shows_how_far_the_batch_is_and_leads_to_its_tasks(admin_client, batch, queue):
     shown = text_of(admin_client.get(page(batch)))
     assert '<progress max="100" value="66"' in shown
     assert "2 of 3 (66 %), 1 errored" in shown
     tasks = f"{reverse('admin:tasks_task_changelist')}?batch__id__exact={batch.pk}"
     assert tasks in shown
     assert admin_client.get(tasks).context["cl"].result_count == 3
+    claim_one(queue).resolve()
+    drain(Batch)
+    batch.tasks.all().delete()
+    assert "3 of 3 (100 %), 1 errored" in text_of(admin_client.get(page(batch)))
 
 
 def test_list_shows_how_many_tasks_are_left_with_bounded_counts(admin_client, batch):
@@ -57,14 +61,7 @@ def test_operator_requeues_what_failed_and_cancels(admin_client, batch):
     assert "ordered twice" in LogEntry.objects.values_list("change_message", flat=True)[1]
 
 
-def test_batches_that_are_too_many_for_one_action_are_named(admin_client, queue, monkeypatch):
-    monkeypatch.setattr(batches, "AT_ONCE", 2)
-    made = [Batch.objects.create(queue=queue) for _ in range(3)]
-    shown = text_of(act(admin_client, "batch_cancel", *made, url=LIST, reason="ordered twice"))
-    assert "2 batches canceled. 1 more are left: at most 2 are changed at once" in shown
-
-
-def test_what_is_left_is_told_beside_what_was_refused(admin_client, queue, monkeypatch):
+def test_batches_that_are_too_many_for_one_action_are_told_beside_what_was_refused(admin_client, queue, monkeypatch):
     monkeypatch.setattr(batches, "AT_ONCE", 2)
     made = [Batch.objects.create(queue=queue) for _ in range(3)]
     made[0].cancel()
@@ -79,11 +76,3 @@ def test_dead_letters_beyond_those_of_one_call_are_told(admin_client, batch, mon
     left = "has dead letters left: repeat the action after these are done."
     assert f"batch album-7 {left}" in text_of(act(admin_client, "batch_requeue", batch, url=LIST))
     assert left not in text_of(act(admin_client, "batch_requeue", batch, url=LIST))
-
-
-def test_page_of_an_ended_batch_shows_the_counts_of_its_end(admin_client, batch, queue):
-    claim_one(queue).resolve()
-    drain(Batch)
-    batch.tasks.all().delete()
-    shown = text_of(admin_client.get(page(batch)))
-    assert "3 of 3 (100 %), 1 errored" in shown

@@ -52,19 +52,12 @@ def test_queue_is_made_and_configured(admin_client):
 
 @pytest.mark.parametrize(
     ("given", "field"),
-    [
-        ({"kind": "exclusive"}, "exclusive_key"), ({"lease": "0"}, "lease"),
-        ({"max_attempts": str(2**40)}, "max_attempts"), ({"name": "there"}, "name"), ({"name": "a\x1bb"}, "name"),
-        ({"kind": "odd"}, "kind"), ({"http_actions": '["\\ud800"]'}, "http_actions"),
-        ({"http_actions": "[[1]]"}, "http_actions"),
-    ],
-    ids=lambda value: str(value)[:40],
-)  # fmt: skip
+    [({"kind": "exclusive"}, "exclusive_key"), ({"lease": "0"}, "lease"), ({"http_actions": "[[1]]"}, "http_actions")],
+)
 def test_settings_that_cannot_work_are_errors_of_the_form(admin_client, given, field):
-    make_queue("there")
     response = admin_client.post(ADD_QUEUE, QUEUE | given)
     assert list(response.context["adminform"].form.errors) == [field]
-    assert Queue.objects.count() == 1
+    assert not Queue.objects.exists()
 
 
 def test_queue_is_paused_with_reason_and_end_and_resumed(admin_client):
@@ -83,7 +76,6 @@ def test_queue_is_paused_with_reason_and_end_and_resumed(admin_client):
     assert "1 queue resumed." in text_of(act(admin_client, "queue_resume", queue, stator_object="1"))
     queue.refresh_from_db()
     assert not queue.claim_paused
-    assert "None of them is paused." in text_of(act(admin_client, "queue_resume", queue))
     told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
     assert told[0] == "Paused claiming for 10 m. deploying"
     assert told[1].startswith("Resumed. It was claiming paused by admin until")

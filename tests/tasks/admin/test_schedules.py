@@ -44,12 +44,12 @@ def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere"), ("metadata", '{"a": {}}'), ("action", "\u202e")],
+    [("cron", "nonsense"), ("metadata", '{"a": {}}')],
 )
 def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
     posted = new(schedule.queue_id)
     posted |= {"period": "", "cron": "0 * * * *", "metadata": "{}"}
-    posted |= {"period": value, "cron": ""} if field == "period" else {field: value}
+    posted[field] = value
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert field in response.context["adminform"].form.errors
     assert Schedule.objects.count() == 1
