@@ -6,12 +6,22 @@ import sys
 import pytest
 
 from tests.extensions import APPS, ROOT
-from tests.without import PASSES, copied, delete, fault, try_without
+from tests.without import copied, delete, fault, groups, try_without
 
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("name", PASSES)
+# How many groups show what a copy for each extension would; ``bin/without`` makes those.
+GROUPS = 11
+
+
+@pytest.mark.parametrize("number", range(GROUPS))
+def test_rest_stands_without_a_group(number):
+    assert len(groups()) == GROUPS
+    assert try_without(*groups()[number]) == "", groups()[number]
+
+
+@pytest.mark.parametrize("name", ["everything", "everything-but-the-queue", "related"])
 def test_rest_stands_without_it(name):
     assert try_without(name) == ""
 
@@ -19,7 +29,7 @@ def test_rest_stands_without_it(name):
 def test_what_the_rest_needs_is_named():
     with copied(*APPS) as folder:
         (folder / "stator" / "texts.py").unlink()
-        assert "No module named 'stator.texts'" in fault(folder, "tracing", tests=False)
+        assert "No module named 'stator.texts'" in fault(folder, ["tracing"], tests=False)
 
 
 def test_lines_that_name_a_deleted_folder_go_alone(tmp_path):

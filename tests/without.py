@@ -177,20 +177,53 @@ def _take_along(folder: Path, name: str) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def with_dependents(name: str) -> list[str]:
-    """Return an extension, or those that a name stands for, and the ones that import it or are said to need it.
-
-    A share of another extension in it (:func:`shares`) is no need: it goes alone.
-    """
-    going = [*TOGETHER.get(name, (name,))]
+def with_dependents(*names: str) -> list[str]:
+    """Return extensions, or those that a name stands for, and the ones that import them or are said to need them."""
+    going = [each for name in names for each in TOGETHER.get(name, (name,))]
     for each in going:
-        needs = [other for other, extension in EXTENSIONS.items() if each in extension.needs.split()]
-        own = {path for other in (*going, *needs) for path in shares(ROOT, other)}
-        line = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{each}\b")
-        paths = [path for app in APPS for path in (ROOT / app).glob("extensions/*/**/*.py") if path not in own]
-        needs += [path.relative_to(ROOT).parts[2] for path in paths if line.search(path.read_text())]
-        going += [other for other in dict.fromkeys(needs) if other not in going]
+        going += [other for other in dependents(each) if other not in going]
     return going
+
+
+@cache
+def dependents(name: str) -> list[str]:
+    """Return the extensions that import one; a share of that in another (:func:`shares`) goes alone."""
+    line = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{name}\b")
+    needs = [other for other, extension in EXTENSIONS.items() if name in extension.needs.split()]
+    own = {path for each in (name, *needs) for path in shares(ROOT, each)}
+    needs += [
+        path.relative_to(ROOT).parts[2] for path, text in _extension_modules() if line.search(text) and path not in own
+    ]
+    return [other for other in dict.fromkeys(needs) if other != name]
+
+
+@cache
+def _extension_modules() -> list[tuple[Path, str]]:
+    paths = [path for app in APPS for path in (ROOT / app).glob("extensions/*/**/*.py")]
+    return [(path, path.read_text()) for path in paths]
+
+
+@cache
+def groups() -> list[list[str]]:
+    """Return the extensions that pass in groups that go together, so that few copies show what a copy for each would.
+
+    For each extension, and each other one that does not go with it, a group has the first and leaves the second.
+    """
+    names = [name for name in TESTED if name in EXTENSIONS and not EXTENSIONS[name].of_queue]
+    going = {name: set(with_dependents(name)) for name in names}
+    wanted = {(name, other) for name in names for other in names if other not in going[name]}
+    found = []
+    while wanted:
+        group, gone, shown = [], set(), set()
+        # First those of which most is left to show.
+        for name in sorted(names, key=lambda name: -sum(one == name for one, _ in wanted)):
+            more = gone | going[name]
+            shows = {(one, other) for one, other in wanted if one in more and other not in more}
+            if len(shows) > len(shown):
+                group, gone, shown = [*group, name], more, shows
+        found.append(group)
+        wanted -= shown
+    return found
 
 
 def shares(folder: Path, name: str) -> set[Path]:
@@ -200,15 +233,15 @@ def shares(folder: Path, name: str) -> set[Path]:
     return found - {path for app in APPS for path in (folder / app).glob(f"extensions/{name}/**/*.py")}
 
 
-def named_by(name: str) -> re.Pattern[str]:
+def named_by(*names: str) -> re.Pattern[str]:
     """Return what a line contains that names the folder of an extension, or the share of another one in it."""
-    return re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.(?:\w+\.)?{name}\b")
+    return re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.(?:\w+\.)?(?:{'|'.join(names)})\b")
 
 
-def delete(folder: Path, name: str) -> None:
-    """Delete the files of an extension with its tests, the shares of others in it, and the lines that name these."""
-    gone = [path.relative_to(ROOT) for path in (*own_files(name), *own_tests(name))]
-    gone += [path.relative_to(folder) for path in shares(folder, name)]
+def delete(folder: Path, *extensions: str) -> None:
+    """Delete the files of extensions with their tests, the shares of others in them, and the lines that name these."""
+    gone = [path.relative_to(ROOT) for name in extensions for path in (*own_files(name), *own_tests(name))]
+    gone += [path.relative_to(folder) for name in extensions for path in shares(folder, name)]
     away = {_dotted(path): {"*"} for path in gone if path.suffix == ".py"}
     options, names, fixtures, commands = set(), set(), set(), set()
     has_tests = (folder / "tests").is_dir()
@@ -226,7 +259,7 @@ def delete(folder: Path, name: str) -> None:
             for listed in re.findall(r"\bcommands=\((.*?)\)", text, re.DOTALL):
                 commands.update(re.findall(r'\.(\w+)"', listed))
             (folder / path).unlink()
-    line = named_by(name)
+    line = named_by(*extensions)
     for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
         text = path.read_text()
         # Most files name it nowhere.
@@ -252,7 +285,7 @@ def delete(folder: Path, name: str) -> None:
             path.write_text(left)
     if has_tests:
         _append(folder / "stator" / "extensions" / "options.py", IGNORED.format(names=sorted(options)))
-        pages = EXTENSIONS[name].pages.split() if name in EXTENSIONS else []
+        pages = [page for name in extensions if name in EXTENSIONS for page in EXTENSIONS[name].pages.split()]
         sets = {"GONE": names, "FIXTURES": fixtures, "COMMANDS": commands, "PAGES": pages}
         lines = "".join(f"{each}.update({sorted(gone)})\n" for each, gone in sets.items())
         _append(folder / "tests" / "missing.py", f"\n{lines}")
@@ -329,9 +362,9 @@ def _listed(names: list[ast.alias]) -> str:
     return ", ".join(ast.unparse(name) for name in names)
 
 
-def fault(folder: Path, name: str, tests: bool) -> str:
+def fault(folder: Path, going: list[str], tests: bool) -> str:
     """Return in one line why the rest does not stand; empty if it does."""
-    of_queue = any(EXTENSIONS[each].of_queue for each in TOGETHER.get(name, (name,)))
+    of_queue = any(EXTENSIONS[each].of_queue for each in going if each in EXTENSIONS)
     if of_queue:
         delete_queue(folder)
         (folder / "orders" / "migrations").mkdir(parents=True)
@@ -343,16 +376,16 @@ def fault(folder: Path, name: str, tests: bool) -> str:
     if code := _fork_server().start([str(folder), "without_site.py"], _environment(), str(printed)).wait():
         said = printed.read_text().strip().splitlines()
         return said[-1] if said else f"exit {code}"
-    return _failed_tests(folder, name) if tests else ""
+    return _failed_tests(folder, going) if tests else ""
 
 
-def _failed_tests(folder: Path, name: str) -> str:
+def _failed_tests(folder: Path, going: list[str]) -> str:
     """Run the tests that are left, on SQLite; return those that fail first, empty if none does.
 
     All of the files that spell the extension, which are nearest to it, and the first test of each other file.
     """
     near = folder / "near.txt"
-    words = [EXTENSIONS[each].words or named_by(each).pattern for each in with_dependents(name) if each in EXTENSIONS]
+    words = [EXTENSIONS[each].words or named_by(each).pattern for each in going if each in EXTENSIONS]
     tests = [path for app in APPS for path in (folder / "tests" / app).rglob("test_*.py")]
     found = [path for path in tests if any(spelled(path, each) for each in words)]
     near.write_text("\n".join(path.relative_to(folder).as_posix() for path in found) or "none")
@@ -375,7 +408,7 @@ def _failed_tests(folder: Path, name: str) -> str:
         *processes,
         *apps,
     ]
-    print(f"       {name}: the rest works; now the tests, all of {len(found)} files and one of each other", flush=True)
+    print(f"       the rest works; now the tests, all of {len(found)} files and one of each other", flush=True)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     said = done.stdout.strip().splitlines() or ["pytest said nothing"]
     print(f"       {said[-1].strip('= ')}", flush=True)
@@ -394,16 +427,16 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
-def try_without(name: str, *, tests: bool = False, keep: bool = False) -> str:
-    """Delete an extension from a copy; return in one line why the rest does not stand, empty if it does."""
-    if not any(map(own_files, TOGETHER.get(name, (name,)))):
+def try_without(*names: str, tests: bool = False, keep: bool = False) -> str:
+    """Delete extensions from a copy; return in one line why the rest does not stand, empty if it does."""
+    if any(not any(map(own_files, TOGETHER.get(name, (name,)))) for name in names):
         return "it has no file of its own, so it is part of the core"
     with copied(*(() if tests or keep else APPS), keep=keep) as folder:
         if keep:
-            print(f"{name}: the copy is {folder}")
-        for each in with_dependents(name):
-            delete(folder, each)
-        return fault(folder, name, tests)
+            print(f"{' '.join(names)}: the copy is {folder}")
+        going = with_dependents(*names)
+        delete(folder, *going)
+        return fault(folder, going, tests)
 
 
 def main() -> int:

@@ -21,9 +21,9 @@ def python_with_sphinx() -> str:
     return subprocess.run([ROOT / "bin" / "setup"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def build(source: Path, site: Path) -> str:
+def build(source: Path, site: Path, *options: str) -> str:
     """Build pages into ``site/html`` as ``bin/docs`` does; return the warnings, each of which is an error."""
-    command = [python_with_sphinx(), "-m", "sphinx", "--quiet", "--fail-on-warning", "--nitpicky"]
+    command = [python_with_sphinx(), "-m", "sphinx", "--quiet", "--fail-on-warning", "--nitpicky", *options]
     command += ["-c", str(ROOT / "docs"), "-d", str(site / "doctrees"), str(source), str(site / "html")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert bool(ended.returncode) == bool(ended.stderr), ended.stderr
