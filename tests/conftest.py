@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,18 @@ ONCE = (
     "tests/tasks/test_messages.py", "tests/tasks/worker/test_attempts.py", "tests/tasks/worker/test_attempts_room.py",
     "tests/tasks/worker/test_attempts_workers.py", "tests/test_installing.py", "tests/test_layers.py", "tests/typing/",
 )  # fmt: skip
-# What Django or Python may change, but hardly a database: bin/test tests it on PostgreSQL alone, and .ci/run with the
-# newest versions again, on SQLite (or the first test of each module, see NEWEST). Pages of the admin, the API and the
-# backend of tasks are here, whose queries are the ORM's; and workers with what operators see of them, which all stand
-# on claims, records and reasons that are tested on each database. RELEASE=1 bin/test has all of it on SQLite too.
+# What operators see, and what stands on claims, records and reasons that are tested on each database: of each module
+# one test shows what a newer Django or Python changes.
 FRAMEWORK = (
-    "tests/operating/", "tests/project/", "tests/stator/admin/", "tests/stator/admin_site/", "tests/stator/checks/",
-    "tests/stator/commands/", "tests/stator/extensions/metrics/", "tests/stator/extensions/overview/",
-    "tests/stator/extensions/pauses/test_admin.py", "tests/stator/extensions/processes/",
-    "tests/stator/extensions/schemas/test_all_schemas.py",
-    "tests/stator/extensions/shadow/", "tests/stator/extensions/undo/test_admin.py", "tests/stator/management/",
-    "tests/stator/survey/", "tests/stator/worker/", "tests/tasks/admin/", "tests/tasks/api/", "tests/tasks/backend/",
+    "tests/operating/", "tests/stator/commands/", "tests/stator/extensions/metrics/",
+    "tests/stator/extensions/overview/", "tests/stator/extensions/pauses/test_admin.py",
+    "tests/stator/extensions/processes/", "tests/stator/extensions/schemas/test_all_schemas.py",
+    "tests/stator/extensions/shadow/", "tests/stator/extensions/undo/test_admin.py", "tests/stator/survey/",
     "tests/tasks/diagnosis/", "tests/tasks/extensions/api/", "tests/tasks/extensions/consume/", "tests/tasks/worker/",
 )  # fmt: skip
+# Where databases differ: how they lock, what they refuse, whose turn it is, what is left of a process that is killed.
+# bin/test has this on SQLite, too. The rest is on PostgreSQL there, and in .ci/run on SQLite with the newest versions.
+DATABASE = ("tests/faults/", "tests/proofs/", "tests/stator/db/", "tests/tasks/queue/")
 # What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
 # run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they
 # are released. What an earlier version left in a database, and a rollout under load, change with rows and columns.
@@ -91,16 +90,6 @@ RELEASE = (
 HARMED = (
     "tests/faults/test_kill.py::test_no_object", "tests/faults/test_locks.py", "tests/faults/test_zombie.py",
     "tests/proofs/test_one_value.py", "tests/tasks/queue/test_claiming_processes.py",
-)  # fmt: skip
-# Where a newer Django or Python may show: models, fields and statements, migrations and checks, pages and requests, the
-# backend of tasks, what workers make of threads, loops and signals, and what the tutorial prints. The rest we compute
-# ourselves, extensions by the same doors; the newest versions get the first test of each of its modules, so that all is
-# imported and called.
-NEWEST = (
-    "tests/docs/test_tutorial.py", "tests/golden/", "tests/project/", "tests/stator/admin", "tests/stator/checks/",
-    "tests/stator/db/", "tests/stator/management/", "tests/stator/rows/", "tests/stator/test_", "tests/stator/worker/",
-    "tests/switching/", "tests/tasks/admin/", "tests/tasks/api/", "tests/tasks/backend/", "tests/tasks/test_",
-    "tests/test_",
 )  # fmt: skip
 # What gathers in a process what is written later.
 GATHERING = (
@@ -175,6 +164,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("once")
         if item.nodeid.startswith(FRAMEWORK):
             item.add_marker("framework")
+        if item.nodeid.startswith(DATABASE):
+            item.add_marker("database")
         if item.nodeid.startswith(HARMED):
             item.add_marker("harmed")
         if item.nodeid.startswith(RELEASE):
@@ -184,7 +175,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in of_newest(items):
         item.add_marker("newest")
     if near := os.environ.get("NEAR"):
-        items[:] = nearest(items, Path(near).read_text().split())
+        prefixes = tuple(Path(near).read_text().split())
+        items[:] = nearest(items, [item for item in items if item.nodeid.startswith(prefixes)])
     if hasattr(config, "workerinput"):
         items[:] = mixed(items)
 
@@ -199,21 +191,21 @@ def leave_to_releases(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def of_newest(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests in which a newer Django or Python may show."""
-    return nearest([item for item in items if item.nodeid.startswith(NEWEST) or not is_elsewhere(item)], NEWEST)
+    """Return what the newest versions are tested with: of what another run has, only the first test of each module."""
+    here = [item for item in items if not (other_databases(item) or has_mark(item, "citus", "fault", "once"))]
+    return nearest(here, [item for item in here if not has_mark(item, "database", "framework", "sqlite")])
 
 
-def nearest(items: list[pytest.Item], prefixes: Iterable[str]) -> list[pytest.Item]:
-    """Return the tests whose names begin so, and the first of each other module, so that all is imported and called."""
-    named = [item for item in items if item.nodeid.startswith(tuple(prefixes))]
-    others = [item for item in items if not item.nodeid.startswith(tuple(prefixes))]
+def nearest(items: list[pytest.Item], named: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the named tests, and the first of each other module, so that all is imported and called."""
+    taken = set(named)
+    others = [item for item in items if item not in taken]
     # The last one of a module stays, which is the first since they are reversed.
     return [*named, *{item.path: item for item in reversed(others)}.values()]
 
 
-def is_elsewhere(item: pytest.Item) -> bool:
-    """Return whether a test is for another database, or made once, or harms workers."""
-    return bool(other_databases(item)) or any(map(item.get_closest_marker, ("citus", "fault", "once")))
+def has_mark(item: pytest.Item, *names: str) -> bool:
+    return any(map(item.get_closest_marker, names))
 
 
 def other_databases(item: pytest.Item) -> list[str]:

@@ -82,6 +82,7 @@ def installations():
 
 # The page of the admin, a worker and the commands do not depend on the database, and the site has SQLite.
 @pytest.mark.sqlite
+@pytest.mark.newest
 @pytest.mark.parametrize(("python", "extra"), [*installations()])
 def test_the_wheel_works_with_no_extra_and_with_each(python, extra, tmp_path, tmp_path_factory):
     environment = environment_with(tmp_path / "environment", tmp_path_factory, extra, python)

@@ -22,6 +22,7 @@ def answers(client: httpx.Client) -> bool:
 
 # The page uses SQLite whatever this run uses.
 @pytest.mark.sqlite
+@pytest.mark.newest
 def test_every_step_prints_what_the_page_says(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     port = free_port()
     replaced = {
