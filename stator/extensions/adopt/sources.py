@@ -47,18 +47,18 @@ def look_at_code(target: Target) -> CodeLook:
         if read >= MAX_FILES or monotonic() > until:
             skipped.append(f"{_shown(path)} and what follows: the look ended at its limit")
             break
-        if path.stat().st_size > MAX_BYTES:
-            skipped.append(f"{_shown(path)}: larger than {MAX_BYTES:,} bytes")
-            continue
-        read += 1
         try:
+            if path.stat().st_size > MAX_BYTES:
+                skipped.append(f"{_shown(path)}: larger than {MAX_BYTES:,} bytes")
+                continue
+            read += 1
             text = path.read_text(encoding="utf-8")
             # Most files do not name the column, and parsing takes longest.
             look = FileLook(words, _shown(path))
             written = look.writes(ast.parse(text)) if target.column in text else []
             writes += [write for write in written if _fits(target, write)]
             asked |= look.asked
-        except (SyntaxError, ValueError) as error:
+        except (OSError, RecursionError, SyntaxError, ValueError) as error:
             skipped.append(f"{_shown(path)}: {' '.join(str(error).split())}")
     return CodeLook(writes, frozenset(asked), [config.label for config in configs], read, skipped)
 

@@ -40,6 +40,15 @@ class InvoiceLog(models.Model):
     status = models.CharField(max_length=20)
 
 
+class InvoiceAudit(models.Model):
+    # In the database of another program.
+    invoice = models.ForeignKey(Invoice, models.CASCADE)
+    status = models.CharField(max_length=20)
+
+    class Meta:
+        managed = False
+
+
 class InvoiceLine(models.Model):
     # Has a status of its own, and is no history.
     invoice = models.ForeignKey(Invoice, models.CASCADE)
@@ -155,6 +164,8 @@ def project(django_db_blocker, tmp_path_factory):
         made.write("shop/migrations/0009_old.py", "def f(apps):\n    Invoice.objects.update(status='old')")
         made.write("shop/broken.py", "invoice.status = 'sent'\nif")
         (made.folder / "shop/migrations/0009_old.py").unlink()
+        # An editor locks a file so.
+        (made.folder / "shop/.#send.py").symlink_to("me@host.1234")
         made.make_tables("shop")
         made.manage("shell", "-c", FILL)
         yield made
@@ -183,8 +194,7 @@ def test_report_has_the_places_of_the_projects_code_that_write_the_column(projec
         (7, ["new"], ["sending"]), (12, ["sending"], ["failed"]), (14, ["sending"], ["sent"]), (19, None, ["void"]),
     ]  # fmt: skip
     assert {each["file"] for each in found["writes"]} == {"shop/send.py"}
-    [skipped] = found["code"]["skipped"]
-    assert skipped.startswith("shop/broken.py: ")
+    assert [each.partition(": ")[0] for each in found["code"]["skipped"]] == ["shop/.#send.py", "shop/broken.py"]
 
 
 def test_report_has_the_moves_that_other_tables_have_recorded(project):
@@ -196,7 +206,10 @@ def test_report_has_the_moves_that_other_tables_have_recorded(project):
         "shop.AuditEntry": [["failed", "new", 1]],
         "shop.SavedVersion": [["sending", "new", 1]],
         "shop.StateLog": [],
+        "shop.InvoiceAudit": [],
     }
+    [trouble] = [each["trouble"] for each in found["histories"] if each["trouble"]]
+    assert re.match(r"it could not be read: .*shop_invoiceaudit", trouble)
 
 
 def test_proposed_graph_joins_the_evidence_and_says_what_it_assumes(project):
