@@ -54,10 +54,13 @@ class Write:
 class Vocabulary:
     """The names that matter: of the column, its table, its model and bases, other models with such a column.
 
+    ``sql_column``: what SQL calls the column.
+
     ``constants``: names of constants with their values. ``values``: the values that are declared.
     """
 
     column: str
+    sql_column: str
     table: str
     model: str
     bases: frozenset[str]
@@ -261,7 +264,7 @@ class FileLook:
 
     def _sql(self, node: ast.AST, text: str) -> None:
         text = " ".join(text.split())
-        column = rf'["`]?\b{re.escape(self.words.column)}\b["`]?'
+        column = rf'["`]?\b{re.escape(self.words.sql_column)}\b["`]?'
         if (insert := INSERT.search(text)) and re.search(column, insert["columns"]):
             self._note_sql(node, insert["table"], None, None, creates=True)
         update = UPDATE.search(text)

@@ -229,12 +229,16 @@ def module_of(target: Target, proposal: Proposal) -> list[str]:
 
 def field_of(target: Target, proposal: Proposal) -> str:
     """Return the line of the model with the field, of the type that the column has."""
-    field, kind = target.field, type(target.field).__name__
+    field, kind, is_text = target.field, type(target.field).__name__, isinstance(target.field, models.CharField)
     options = [
         f"base_field=models.{kind}" if kind not in ("CharField", "IntegerField") and hasattr(models, kind) else "",
-        f"max_length={field.max_length}" if kind == "CharField" and field.max_length != STATE_NAME_LENGTH else "",
+        f"max_length={field.max_length}" if is_text and field.max_length != STATE_NAME_LENGTH else "",
         *(f"{name}=True" for name in ("null", "db_index") if getattr(field, name)),
-        f"db_column={_literal(field.db_column)}" if field.db_column else "",
+        *(
+            f"{name}={_literal(value)}"
+            for name in ("db_column", "db_collation")
+            if (value := getattr(field, name, None))
+        ),
     ]
     given = ", ".join([proposal.graph, *filter(None, options)])
     return f"{target.column} = StateField({given})"

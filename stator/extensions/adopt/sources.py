@@ -55,7 +55,8 @@ def look_at_code(target: Target) -> CodeLook:
             text = path.read_text(encoding="utf-8")
             # Most files do not name the column, and parsing takes longest.
             look = FileLook(words, _shown(path))
-            written = look.writes(ast.parse(text)) if target.column in text else []
+            is_named = words.column in text or words.sql_column in text
+            written = look.writes(ast.parse(text)) if is_named else []
             writes += [write for write in written if _fits(target, write)]
             asked |= look.asked
         except (OSError, RecursionError, SyntaxError, ValueError) as error:
@@ -103,6 +104,7 @@ def _vocabulary(target: Target) -> Vocabulary:
     }
     return Vocabulary(
         column=target.column,
+        sql_column=str(target.field.column),
         table=str(target.model._meta.db_table),
         model=target.model.__name__,
         bases=frozenset(named),

@@ -32,7 +32,7 @@ class Mail(models.Model):
 
 
 class Letter(models.Model):
-    status = models.CharField(max_length=20, default="written")
+    status = models.SlugField(max_length=20, default="written", db_column="state")
 
 
 class InvoiceLog(models.Model):
@@ -228,6 +228,8 @@ def test_sweep_that_asks_in_one_place_and_writes_in_another_is_seen(project):
     graph = asked(project, "shop.Letter.status")["graph"]
     ways = {(each["source"], each["target"]): each["asked"] for each in graph["transitions"]}
     assert ways == {("written", "lost"): "shop/send.py:31", ("written", "posted"): "shop/send.py:31"}
+    options = 'base_field=models.SlugField, max_length=20, db_index=True, db_column="state"'
+    assert graph["field"] == f"status = StateField(LetterGraph, {options})"
 
 
 def test_report_asks_what_only_a_person_can_decide(project):

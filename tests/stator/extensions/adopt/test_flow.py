@@ -8,6 +8,7 @@ from stator.extensions.adopt.flow import FileLook, Vocabulary
 
 WORDS = Vocabulary(
     column="status",
+    sql_column="state",
     table="shop_invoice",
     model="Invoice",
     bases=frozenset(["Invoice"]),
@@ -56,11 +57,11 @@ def _set(values, created=False):
         ("Invoice.objects.create(status='new')", ["1 create() created -> new"]),
         ("Invoice(status='new')", ["1 Invoice() created -> new"]),
         ("Invoice.objects.update_or_create(pk=1, defaults={'status': 'sent'})", ["1 update_or_create() ? -> sent"]),
-        ("run(\"UPDATE shop_invoice SET status = 'sent' WHERE status = 'new'\")", ["1 SQL new -> sent"]),
-        ("run('update \"shop_invoice\" set total=1, status=%s where id=%s')", ["1 SQL ? -> ?"]),
-        ("run(f\"UPDATE {table} SET status = 'sent'\")", ["1 SQL ? -> sent ?"]),
-        ('run("UPDATE shop_invoice SET status = 3 WHERE status IN (1, 2)")', ["1 SQL 1,2 -> 3"]),
-        ("run('INSERT INTO shop_invoice (total, status) VALUES (1, 2)')", ["1 SQL created -> ?"]),
+        ("run(\"UPDATE shop_invoice SET state = 'sent' WHERE state = 'new'\")", ["1 SQL new -> sent"]),
+        ("run('update \"shop_invoice\" set total=1, state=%s where id=%s')", ["1 SQL ? -> ?"]),
+        ("run(f\"UPDATE {table} SET state = 'sent'\")", ["1 SQL ? -> sent ?"]),
+        ('run("UPDATE shop_invoice SET state = 3 WHERE state IN (1, 2)")', ["1 SQL 1,2 -> 3"]),
+        ("run('INSERT INTO shop_invoice (total, state) VALUES (1, 2)')", ["1 SQL created -> ?"]),
         # A variable has what its function gives it.
         (
             "def f():\n    to = 'sent'\n    if bad:\n        to = 'failed'\n    invoice.status = to",
@@ -69,15 +70,15 @@ def _set(values, created=False):
         ("def f(to):\n    to = to or 'sent'\n    invoice.status = to", ["3 assignment ? -> ?"]),
         ("def f():\n    for to in ways:\n        invoice.status = to", ["3 assignment ? -> ?"]),
         # What only looks like a write.
-        ("run('UPDATE shop_other SET status = 1')", []),
-        ("run('UPDATE shop_invoice SET total = 1 WHERE status = 2')", []),
+        ("run('UPDATE shop_other SET state = 1')", []),
+        ("run('UPDATE shop_invoice SET total = 1 WHERE state = 2')", []),
         ("Invoice.objects.filter(status='new').update(total=1)", []),
         ("Invoice.objects.filter(status='new').count()", []),
         ("Parcel.objects.update(status='sent')", []),
         ("parcel.status = 'sent'", []),
         ("def f(box: Parcel):\n    box.status = 'sent'", []),
         ("class Parcel:\n    def f(self):\n        self.status = 'sent'", []),
-        ("def f():\n    '''UPDATE shop_invoice SET status = 1'''", []),
+        ("def f():\n    '''UPDATE shop_invoice SET state = 1'''", []),
         # It may be this column, or another one.
         ("thing.status = 'sent'", ["1 assignment ? -> sent ?"]),
         ("answer.update(status='sent')", ["1 update() ? -> sent ?"]),
