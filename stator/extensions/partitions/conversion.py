@@ -81,7 +81,8 @@ WHERE i.indrelid = to_regclass(%s) AND o.indrelid = to_regclass(%s)
 TRIGGERS = "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal"
 
 # The statements that give a table what it has, each with its kind. A key of a kind that a division widens gets the
-# column, or loses it again. Of storage parameters, which only partitions have, it is what follows SET.
+# column, or loses it again. Of storage parameters, which only partitions have, it is what follows SET. Of the owner, if
+# another role migrates, it is what follows the name of the table.
 PROPERTIES = """
 SELECT 'key', format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s%%s', %(table)s::text, conname,
     CASE WHEN contype::text <> ALL(%(widened)s) THEN pg_get_constraintdef(k.oid)
@@ -109,6 +110,8 @@ UNION ALL SELECT 'right', format('GRANT %%s%%s ON %%s TO %%s%%s', privilege_type
     SELECT relacl, relowner, '' FROM pg_class WHERE oid = to_regclass(%(table)s)
     UNION ALL SELECT attacl, 0, format(' (%%I)', attname) FROM pg_attribute WHERE attrelid = to_regclass(%(table)s)
   ) given (acl, owner, of_column), aclexplode(acl) WHERE grantee <> owner OR of_column <> ''
+UNION ALL SELECT 'owner', format('OWNER TO %%I', rolname)
+  FROM pg_class c JOIN pg_roles r ON r.oid = relowner WHERE c.oid = to_regclass(%(table)s) AND rolname <> current_user
 UNION ALL SELECT 'storage', string_agg(parameter, ', ')
   FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid,
     LATERAL (SELECT unnest(c.reloptions) UNION ALL SELECT 'toast.' || unnest(t.reloptions)) given (parameter)
@@ -280,6 +283,7 @@ class Conversion:
             self._rename_index(cursor, former, part_of((self.schema, former), f"{number}_{division.suffix}")[1])
             self._rename_index(cursor, whole, former)
         self._execute(cursor, division.further)
+        self._hand_over(cursor, properties)
         self._execute(cursor, [each for kind in REST for each in properties[kind]])
         self._set(cursor, properties)
 
@@ -310,6 +314,7 @@ class Conversion:
         self._do(cursor, "DROP TABLE {former}", former=former)
         if self.scheme.keeps_orphans and not division:
             self._delete_orphans(cursor)
+        self._hand_over(cursor, properties)
         self._execute(cursor, [each for kind in (*INDEXES, *REST) for each in properties[kind]])
         self._set(cursor, properties)
 
@@ -335,6 +340,12 @@ class Conversion:
         for kind, statement in self._asked(PROPERTIES, given):
             properties[kind].append(statement)
         return properties
+
+    def _hand_over(self, cursor: CursorWrapper, properties: Mapping[str, list[str]]) -> None:
+        """Give the new table and its partitions to the owner of the former one, before rights are granted on them."""
+        for body in properties["owner"]:
+            for table in (self.quoted, *(leaf for (leaf,) in self._asked(LEAVES, {"table": self.quoted}))):
+                cursor.execute(f"ALTER TABLE {table} {body}")
 
     def _set(self, cursor: CursorWrapper, properties: Mapping[str, list[str]]) -> None:
         """Give the storage parameters to the table, or to each partition."""

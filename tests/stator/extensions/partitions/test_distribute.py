@@ -99,6 +99,7 @@ CREATE FUNCTION crates_shout() RETURNS trigger LANGUAGE plpgsql
 AS 'BEGIN NEW.label = upper(NEW.label); RETURN NEW; END'
 """
 GIVEN = (
+    f"ALTER TABLE {PARCEL} OWNER TO owner_of_crates",
     f"CREATE TRIGGER shout BEFORE UPDATE ON {PARCEL} FOR EACH ROW EXECUTE FUNCTION crates_shout()",
     f"CREATE TRIGGER off BEFORE UPDATE ON {PARCEL} FOR EACH ROW EXECUTE FUNCTION crates_shout()",
     f"ALTER TABLE {PARCEL} DISABLE TRIGGER off",
@@ -121,9 +122,10 @@ def had():
 
 
 def stored(relation):
-    """The storage parameters of a table or an index, and those of its large values."""
+    """The owner and the storage parameters of a table or an index, and those of its large values."""
     return execute(
-        "SELECT c.reloptions, t.reloptions FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid "
+        "SELECT c.relowner::regrole::text, c.reloptions, t.reloptions "
+        "FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid "
         "WHERE c.relname = %s",
         relation,
     )
@@ -137,6 +139,8 @@ def test_all_that_the_table_has_stays(tables):
     )
     execute(SHOUT)
     execute("CREATE ROLE reader_of_crates")
+    # Another role than the one that migrates.
+    execute("CREATE ROLE owner_of_crates")
     try:
         for statement in GIVEN:
             execute(statement)
@@ -152,8 +156,9 @@ def test_all_that_the_table_has_stays(tables):
         with pytest.raises(IntegrityError):
             execute(f"UPDATE {PARCEL} SET crate_id = 1")
     finally:
+        execute("REASSIGN OWNED BY owner_of_crates TO CURRENT_USER")
         execute("DROP OWNED BY reader_of_crates")
-        execute("DROP ROLE reader_of_crates")
+        execute("DROP ROLE reader_of_crates, owner_of_crates")
         execute("DROP FUNCTION crates_shout CASCADE")
 
 
