@@ -18,6 +18,7 @@ from stator.db.retry import is_lock_timeout, is_retryable
 from stator.db.tables import columns_of
 from stator.extensions.migrating.filling import FillStates as FillStates
 from stator.extensions.migrating.filling import KeepDueTimes as KeepDueTimes
+from stator.rows.meta import field_of
 
 logger = logging.getLogger("stator.migrations")
 
@@ -100,7 +101,9 @@ class AlterTableInUse(Operation):
         def alter(wait: float) -> None:
             _lock(editor, model, wait)
             for operation, before, after in steps:
-                if operation in later or _is_done(editor, model, operation, forwards):
+                adds = isinstance(operation, AddField | AddIndex) == forwards
+                holder = (after if adds else before).apps.get_model(app_label, self.model_name)
+                if operation in later or _is_done(editor, holder, operation, adds=adds):
                     continue
                 move = operation.database_forwards if forwards else operation.database_backwards
                 move(app_label, editor, before, after)
@@ -132,15 +135,17 @@ def _lock(editor: BaseDatabaseSchemaEditor, model: type[Model], wait: float) -> 
         editor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", params=None)
 
 
-def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Operation, forwards: bool) -> bool:
-    """Return whether a column or an index is as the operation leaves it, from a migration that was interrupted."""
+def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Operation, *, adds: bool) -> bool:
+    """Return whether a column or an index is as the operation leaves it, from a migration that was interrupted.
+
+    ``model``: the model while it has the column.
+    """
     if editor.collect_sql or not isinstance(operation, AddField | RemoveField | AddIndex | RemoveIndex):
         return False
     connection, table = editor.connection, model._meta.db_table
-    adds = isinstance(operation, AddField | AddIndex) == forwards
     if isinstance(operation, AddField | RemoveField):
-        # The columns are named as their fields.
-        return (operation.name in columns_of(connection, table)) == adds
+        column = field_of(model, operation.name).column
+        return (column in columns_of(connection, table)) == adds
     with connection.cursor() as cursor:
         constraints = set(connection.introspection.get_constraints(cursor, table))
     name = operation.index.name if isinstance(operation, AddIndex) else operation.name

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.core.management.base import CommandError
 from django.db import connection, models, transaction
-from django.db.migrations import Migration, RunSQL
+from django.db.migrations import AddField, Migration, RunSQL
 from django.db.migrations.optimizer import MigrationOptimizer
 from django.db.migrations.writer import MigrationWriter
 from django.test.utils import isolate_apps
@@ -106,6 +106,7 @@ def test_file_of_the_migration_can_be_read_back(trunk):
 def test_interrupted_migration_is_completed_by_the_next(trunk):
     migrations = generated(trunk, before())
     whole = migrations[0].operations[0].operations
+    whole.append(AddField("trunk", "within", models.ForeignKey("Trunk", models.CASCADE, null=True, db_column="place")))
     [first, *_] = [operation for operation in whole if type(operation).__name__ == "AddField"]
     state = before()
     with connection.schema_editor() as editor:
