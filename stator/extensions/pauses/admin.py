@@ -197,6 +197,17 @@ class PauseAdmin(KeptAdmin):
         """Save the pause, which workers obey from their next poll on."""
         keep_pause(obj, router.db_for_write(model_named(obj.model_label)))
 
+    def response_add(self, request: HttpRequest, obj: Pause, post_url_continue: str | None = None) -> HttpResponse:
+        """Say where the pause is if it is in another database than this list, with the objects of its model."""
+        if obj._state.db == router.db_for_write(Pause):
+            return super().response_add(request, obj, post_url_continue)
+        label = model_named(obj.model_label)._meta.label
+        words = (
+            f"Paused in database {obj._state.db!r}, which this list does not show; resume it on the list of {label}."
+        )
+        self.message_user(request, words, messages.WARNING)
+        return self.response_post_save_add(request, obj)
+
 
 # On the lists and pages of managed models
 

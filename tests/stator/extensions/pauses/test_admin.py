@@ -108,6 +108,16 @@ class ParcelsElsewhere:
     db_for_write = db_for_read
 
 
+@pytest.mark.django_db(databases=["default", "other"])
+def test_pause_of_a_model_in_another_database_says_so(admin_client: Client, settings: Any) -> None:
+    settings.DATABASE_ROUTERS = [ParcelsElsewhere()]
+    answer = admin_client.post(ADD, {"model_label": LABEL, "_continue": "1"}, follow=True)
+    assert Pause.objects.using("other").active().exists()
+    assert answer.redirect_chain == [(LIST, 302)]
+    [said] = [str(each) for each in answer.context["messages"]]
+    assert "in database 'other', which this list does not show; resume it on the list of testapp.Parcel" in said
+
+
 class TestButton:
     @pytest.mark.django_db(databases=["default", "other"])
     @pytest.mark.parametrize("address", ["testapp/parcel/", "stator/overview/?model=testapp.parcel"])
