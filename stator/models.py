@@ -235,6 +235,9 @@ class ManagedModel(models.Model):
         fields: Collection[str] | None = None,
         from_queryset: QuerySet[Self] | None = None,
     ) -> None:
+        if from_queryset is None and self._meta.base_manager_name:
+            # The manager may hide the row, for instance because of its new state.
+            from_queryset = QuerySet(type(self), using=using, hints={"instance": self})
         super().refresh_from_db(using, fields, from_queryset)
         self._note_loaded(fields)
 

@@ -7,6 +7,7 @@ from inspect import getsourcelines
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import models
 from django.test.utils import isolate_apps
 
 from stator.db.interface import new_token
@@ -14,7 +15,7 @@ from stator.models import History, StatorModel
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
 from tests.stator.holding import claimed, framework
-from tests.stator.making import ago, change, put, raw, row
+from tests.stator.making import ago, change, model_of, put, raw, row
 from tests.testapp.basic import Page, PageGraph, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, Heir, IntKeyed
 from tests.testapp.models import Line, LineGraph
@@ -94,6 +95,19 @@ def test_transition_perform_moves_the_object_and_shows_it(state):
     assert (page.state_failures, page.state_attempts, page.state_crashes, page.state_next_attempt) == (0, 0, 0, None)
     assert framework(page)["state"] == "review"
     assert claim.still_mine()
+
+
+@isolate_apps("tests.testapp")
+def test_transition_perform_shows_an_object_that_the_base_manager_hides_then():
+    class Begun(models.Manager):
+        def get_queryset(self):
+            return super().get_queryset().filter(state="first")
+
+    hiding = model_of("BegunLine", Line, meta={"proxy": True, "base_manager_name": "begun"}, begun=Begun())
+    line = hiding(pk=Line.objects.create().pk)
+    line.refresh_from_db()
+    line.transition_perform("last")
+    assert line.state == "last"
 
 
 def test_transition_perform_keeps_unsaved_changes_of_other_fields_and_can_be_called_unbound():
