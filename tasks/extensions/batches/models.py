@@ -228,6 +228,8 @@ class Batch(StatorModel):
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
             return False
+        if self.key is not None and len(self.key) > NAME_LENGTH:
+            raise PublishRefused(f"the key of a batch must have 1 to {NAME_LENGTH} characters, got {len(self.key)}")
         with remembered(str(queue._state.db), [self]):
             for name in ACTIONS:
                 setattr(self, name, self._checked(queue, name))

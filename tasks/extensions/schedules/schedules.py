@@ -164,11 +164,14 @@ class Schedule(ScheduleRow):
 
     def clean(self) -> None:
         """Raise ``ValidationError`` for fields that cannot work, too short a period, or an action the queue refuses."""
-        self.refuse()
+        self.refuse(too_long=False)
 
-    def refuse(self, *, unknown_action: bool = True) -> None:
-        """Raise ``ValidationError`` as :meth:`clean`; ``unknown_action``: also if the queue refuses the action."""
-        problems = self.problems()
+    def refuse(self, *, unknown_action: bool = True, too_long: bool = True) -> None:
+        """Raise ``ValidationError`` as :meth:`clean`; ``unknown_action``: also if the queue refuses the action.
+
+        ``too_long``: also for a text that its column cannot have, which ``full_clean()`` refuses by itself.
+        """
+        problems = {**(self._too_long() if too_long else {}), **self.problems()}
         if not problems and (problem := haste_of(self.timetable)) and not self._has_timetable():
             problems["cron" if self.cron else "period"] = problem
         if not problems and unknown_action and (problem := self._unknown_action()):
@@ -182,6 +185,14 @@ class Schedule(ScheduleRow):
             return False
         stored = type(self).objects.using(self._state.db).filter(pk=self.pk)
         return stored.filter(**{name: getattr(self, name) for name in TIMETABLE}).exists()
+
+    def _too_long(self) -> dict[str, str]:
+        lengths = {field.name: field.max_length for field in self._meta.concrete_fields if field.editable}
+        return {
+            name: f"{name} has {length:,} characters; at most {most:,} are stored"
+            for name, most in lengths.items()
+            if most is not None and (length := len(str(getattr(self, name)))) > most
+        }
 
     def _unknown_action(self) -> str:
         queue = self._found_queue()

@@ -124,6 +124,7 @@ class TestWhatCannotWork:
             ({"timeout": 0.0}, "timeout"),
             ({"max_attempts": 0}, "max_attempts"),
             ({"priority": 2**63}, "priority"),
+            ({"name": "n" * 201}, "name has 201 characters; at most 200"),
         ):
             with pytest.raises(ValidationError, match=words):
                 schedule_of(queue, **options)

@@ -341,6 +341,7 @@ def test_batch_that_cannot_be_is_refused_with_its_tasks(queue):
         (queue, Batch(on_done={"action": "report", "key": "k"}), "on_done must be the name of an action, or a"),
         (queue, Batch(on_done=7), "on_done must be the name of an action, or a dictionary"),
         (queue, Batch(on_failed={"action": "a", "priorty": 1}), "on_failed: a task has no option 'priorty'; did you"),
+        (queue, Batch(key="k" * 201), "the key of a batch must have 1 to 200 characters, got 201"),
         (inside, Batch(on_done="ecko"), r"on_done: no action 'ecko' is registered .* did you mean 'echo'\?"),
         (inside, Batch(on_done="resize"), "on_done: action 'resize' cannot be called with this data"),
     ):
