@@ -24,6 +24,7 @@ from stator.extensions.events.testing import Sent, asend, send
 from stator.extensions.related.testing import finish_children
 from stator.extensions.steps.testing import steps
 from stator.graph import State, StateGraph
+from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
@@ -92,9 +93,10 @@ def advance(seconds: float, *models: type[Model]) -> None:
     >>> drain(Parcel)
     1
     """
-    if not is_number(seconds) or seconds < 0:
+    if not is_number(seconds) or not 0 <= seconds <= MAX_SECONDS:
         raise ValueError(
-            f"advance({seconds!r}): give a number of seconds of at least 0, such as 3600; time only moves forward"
+            f"advance({seconds!r:.100}): give a number of seconds of at least 0, such as 3600, and at most "
+            f"{MAX_SECONDS:.0f}; time only moves forward"
         )
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
@@ -159,6 +161,10 @@ def check_graph(
     Traceback (most recent call last):
     AssertionError: ParcelGraph.packed: the handler raised ValueError: ; if it may, add it to raises=; ...
     """
+    if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
+        raise TypeError(
+            f"check_graph({graph!r:.100}) takes a StateGraph; pass the graph of a model as Parcel.state_graph"
+        )
     exploring = import_module("stator.testing_graph")
     starts = exploring.entries_of(graph, list(entries))
     plan = exploring.WalkPlan(graph, starts, objects, tuple(raises), events=dict(events or {}))

@@ -192,6 +192,10 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
     for model in models:
         if not (isinstance(model, type) and issubclass(model, Model)):
             raise TypeError(f"{model!r:.100} is not a model; pass the class of a managed model, such as Parcel")
+        if not hasattr(model, "state_graph"):
+            raise TypeError(
+                f"{model._meta.label} is not managed; pass a model that inherits StatorModel, such as Parcel"
+            )
     return list(dict.fromkeys(map(owner_of, models)))
 
 

@@ -166,9 +166,9 @@ class TestAdvance:
 
     def test_time_is_a_number_of_seconds_and_does_not_go_back(self) -> None:
         seconds: Any
-        for seconds in ("1h", Parcel, None, -1):
+        for seconds in ("1h", Parcel, None, -1, 1e15):
             with pytest.raises(
-                ValueError, match="give a number of seconds of at least 0, such as 3600; time only moves"
+                ValueError, match="of at least 0, such as 3600, and at most 3153600000; time only moves"
             ):
                 advance(seconds)
 
@@ -178,6 +178,15 @@ def test_models_are_classes(given: Any) -> None:
     for tool in (drain, partial(advance, 60)):
         with pytest.raises(TypeError, match=r"is not a model; pass the class of a managed model, such as Parcel"):
             tool(given)
+
+
+def test_models_are_managed() -> None:
+    unmanaged: Any = User
+    for tool in (drain, partial(advance, 60)):
+        with pytest.raises(TypeError, match=r"auth.User is not managed; pass a model that inherits StatorModel"):
+            tool(unmanaged)
+    with pytest.raises(TypeError, match=r"takes a StateGraph; pass the graph of a model as Parcel.state_graph"):
+        check_graph(unmanaged)
 
 
 class TestAssertMoves:

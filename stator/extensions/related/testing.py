@@ -26,6 +26,6 @@ def finish_children(row: StatorModel, relation: str = "", state: State | str = "
     moved = 0
     for watch in watches:
         left = watch.related_to_one(using, row.pk).exclude(**state_field(watch.other).among(watch.condition.in_))
-        moved += move_rows(left, state or watch.condition.in_[0], reason="finish_children()")
+        moved += move_rows(left, watch.condition.in_[0] if state == "" else state, reason="finish_children()")
     row.refresh_from_db(using)
     return moved

@@ -20,6 +20,7 @@ from tests.sizes import PATIENCE
 from tests.stator.making import FREE, ago, at_once, begun_beside, change, claim_all, operations_of, put, raw, row
 from tests.stator.running import connected, hearing, work
 from tests.testapp.baskets import Basket, Driver, Item, ItemGraph, Van
+from tests.testapp.mails import Sack, Slip
 
 pytestmark = pytest.mark.django_db
 
@@ -156,6 +157,12 @@ def test_children_are_finished_for_a_test_of_the_parent():
     assert (basket.state, row(last).state) == ("ready", "packed")
     with pytest.raises(ValueError, match=r"testapp.Basket \d+ is in ready, where it has no when_all"):
         finish_children(basket)
+
+
+def test_children_are_finished_in_no_state_that_they_have_not():
+    slip = put(Slip, sack=put(Sack))
+    with pytest.raises(ValueError, match="'0' is not a state of SlipGraph"):
+        finish_children(slip.sack, state=0)
 
 
 # Why it waits
