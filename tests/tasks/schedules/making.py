@@ -31,7 +31,7 @@ def ticks_of(schedule):
 
 def go(seconds=0.0):
     """Let time pass, and do what is due then."""
-    advance(seconds)
+    advance(seconds, Schedule, Task)
     drain(Schedule)
 
 

@@ -123,11 +123,9 @@ def test_two_functions_of_one_name_are_refused(calls):
 
 
 IMPORTS = {
-    "package": "import tasks\nperiodic, action = tasks.periodic, tasks.action",
     "module first": "from tasks.periodic import periodic\nimport tasks\nassert tasks.periodic is periodic\n"
     "from tasks import action",
     "module last": "from tasks import action, periodic\nimport tasks.periodic\nassert tasks.periodic is periodic",
-    "ready": "import django\ndjango.setup()\nimport tasks\nperiodic, action = tasks.periodic, tasks.action",
 }
 
 

@@ -12,10 +12,12 @@ from tasks.extensions.schedules.schedules import look_again
 from tasks.models import Queue, Schedule, Task
 from tasks.testing import advance
 from tests.processes import WorkerProcess, wait_until
+from tests.sizes import size
 from tests.stator.making import raw, row
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("transactional_db")]
 
+TICKS = size(500, 200)
 TICKER = {"DJANGO_SETTINGS_MODULE": "tests.tasks.ticker.settings", "STATOR_POLL_INTERVAL": "0.5"}
 
 
@@ -33,7 +35,7 @@ def test_no_tick_fires_twice_with_four_workers():
     make_schedules(50, period=0.5, jitter=0.1)
     with ExitStack() as stack:
         workers = [stack.enter_context(worker()) for _ in range(4)]
-        wait_until(lambda: Task.objects.count() > 500, message=workers[0].output)
+        wait_until(lambda: Task.objects.count() > TICKS, message=workers[0].output)
         assert [each.stop() for each in workers] == [0] * 4
     assert not Schedule.objects.filter(state_claim__isnull=False).exists()
     for schedule in Schedule.objects.all():
@@ -48,7 +50,7 @@ def test_no_tick_fires_twice_with_four_workers():
 def test_worker_killed_between_work_and_write_leaves_the_tick_to_the_next(tmp_path):
     [schedule] = make_schedules(1, period=60.0)
     drain(Schedule)
-    advance(61)
+    advance(61, Schedule)
     gate = tmp_path / "published"
     with worker(TICKER_STOP_AT=str(gate)) as running:
         wait_until(lambda: gate.exists() and gate.read_text(), message=running.output)
@@ -57,13 +59,13 @@ def test_worker_killed_between_work_and_write_leaves_the_tick_to_the_next(tmp_pa
     assert gate.read_text() == f"{schedule.pk}:0"
     assert (Task.objects.count(), row(schedule).tick_index) == (0, 0)
     # The lease runs out; whoever comes next presents the same index.
-    advance(11)
+    advance(11, Schedule)
     drain(Schedule)
     assert [task.key for task in Task.objects.all()] == [f"{schedule.pk}:0"]
     assert row(schedule).tick_index == 1
 
 
-def test_functions_are_called_once_for_each_tick_and_again_after_a_kill(tmp_path):
+def test_functions_are_called_once_for_each_tick(tmp_path):
     log = tmp_path / "calls"
     log.touch()
     with worker(TICKER_LOG=str(log)) as first, worker(TICKER_LOG=str(log)) as second:
@@ -71,22 +73,9 @@ def test_functions_are_called_once_for_each_tick_and_again_after_a_kill(tmp_path
         # Faster than a lease allows.
         raw(Schedule).filter(pk=quick.pk).update(period=0.5)
         look_again("default", [quick.pk])
-        wait_until(lambda: len(log.read_text().splitlines()) >= 6, message=first.output)
+        wait_until(lambda: len(log.read_text().splitlines()) >= 4, message=first.output)
         assert (first.stop(), second.stop()) == (0, 0)
     quick = Schedule.objects.get(name="ticker.quick")
     calls = log.read_text().splitlines()
     assert calls == [f"{quick.pk}:{index}" for index in range(len(calls))]
     assert quick.tick_index in (len(calls), len(calls) + 1)
-
-    Schedule.objects.filter(name="ticker.quick").update(enabled=False)
-    stuck = Schedule.objects.get(name="ticker.stuck")
-    stuck.run_now()
-    key = f"{stuck.pk}:0"
-    with worker(TICKER_LOG=str(log)) as doomed:
-        wait_until(lambda: key in log.read_text(), message=doomed.output)
-        doomed.kill()
-        doomed.wait()
-    advance(61)
-    with worker(TICKER_LOG=str(log)) as doomed:
-        wait_until(lambda: log.read_text().splitlines().count(key) == 2, message=doomed.output)
-        doomed.kill()
