@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.statements import sent
 from tests.stator.conftest import transactional_db
 from tests.tasks.making import make_queue
 from tests.testapp import actions as examples
@@ -15,6 +16,19 @@ __all__ = ["transactional_db"]
 def queue():
     """A queue that takes any action."""
     return make_queue()
+
+
+@pytest.fixture
+def count() -> Any:
+    """``count(work)``: the statements that ``work`` sends, also past Django's cursor, and what it returns."""
+
+    def counted(work: Any) -> Any:
+        with sent() as statements:
+            result = work()
+        # A wake-up of workers is sent at most every few milliseconds, whatever the operation.
+        return [each for each in statements if "pg_notify" not in each], result
+
+    return counted
 
 
 @pytest.fixture(autouse=True)

@@ -29,10 +29,7 @@ def test_guide_has_every_setting_with_its_default():
         ({"WHATEVER": 5}, "'WHATEVER' is not a setting; known settings are API"),
         ({"LEASE": "60"}, "LEASE='60' must be a number"),
         ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),
-        ({"LEASE": 1e6}, "LEASE=1000000.0 must be at most 3600"),
-        ({"LEASE": None}, "LEASE=None must be a number"),
         ({"MAX_ATTEMPTS": 2.5}, "MAX_ATTEMPTS=2.5 must be a whole number"),
-        ({"MAX_ATTEMPTS": True}, "MAX_ATTEMPTS=True must be a whole number"),
         ({"NOTIFY": 5}, "NOTIFY must be a string"),  # tasks.extensions.notices
         ([], None),
         ([1], "STATOR_TASKS must be a dictionary, not list"),

@@ -29,7 +29,7 @@ def refusal(**given):
     [
         ("action", ""), ("action", None), ("action", 7), ("action", "a" * 201), ("action", "a\nb"), ("action", "a\x00"),
         ("key", ""), ("key", "k" * 201), ("key", 7), ("key", "a\r\nb"),
-        ("priority", "1"), ("priority", 1.5), ("priority", True), ("priority", 2**63), ("priority", -(2**63) - 1),
+        ("priority", "1"), ("priority", 1.5), ("priority", True), ("priority", 2**63), ("priority", 10**400),
         ("lease", 0), ("lease", 3601), ("lease", "9"), ("lease", float("nan")), ("timeout", 0),
         ("timeout", float("inf")),
         ("invisible_for", -1), ("retention", -1), ("max_attempts", 0), ("max_attempts", 1.0), ("worker_count", 0),
@@ -75,13 +75,7 @@ def test_unknown_option_is_refused_with_the_nearest():
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("delay", "use invisible_for, in seconds"),
-        ("max_retries", "use max_attempts, which counts the first attempt too"),
-        ("kwargs", "use data, which is any JSON"),
-        # An option of actions only.
-        ("rate_limit", "options are action"),
-    ],
+    [("delay", "use invisible_for, in seconds"), ("rate_limit", "options are action")],
 )
 def test_option_of_another_queue_is_refused_with_ours(name, meant):
     assert refusal(**{name: 1}).startswith(f"a task has no option {name!r}; {meant}")
@@ -120,12 +114,3 @@ def test_numbers_are_compared_as_json_has_them(one, other):
 @pytest.mark.parametrize(("one", "other"), [(1e23, 10**23 + 1), ("1", 1), (None, 0), ({"a": 1}, {"b": 1})])
 def test_other_values_differ(one, other):
     assert not is_same_json(one, other)
-
-
-@pytest.mark.parametrize("priority", [2**63, -(2**63) - 1, pytest.param(10**400, id="huge")])
-def test_refusal_of_a_priority_names_the_numbers_that_are_allowed(priority):
-    with pytest.raises(PublishRefused) as refused:
-        message_of({"action": "a", "priority": priority}, TaskSettings(), 60.0)
-    assert str(refused.value).endswith(f"must be a whole number from {-(2**63)} to {2**63 - 1}")
-    for allowed in (-(2**63), 2**63 - 1):
-        assert message_of({"action": "a", "priority": allowed}, TaskSettings(), 60.0).priority == allowed

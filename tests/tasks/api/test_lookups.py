@@ -10,10 +10,7 @@ from tasks.models import Queue, Task
 from tasks.queue import claiming
 from tasks.rows import queues
 from tests.stator.making import raw
-from tests.tasks.counting import count
 from tests.tasks.serving import token
-
-__all__ = ["count"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

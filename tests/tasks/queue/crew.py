@@ -1,16 +1,13 @@
 """Live worker processes, and the reasons why they do not take a task."""
 
-from stator.models import Worker
 from tests.tasks.making import fresh
+from tests.tasks.queue import processes
 
 
 def live_process(number=1, queues=None, **actions):
     """A live worker process that has these actions, by queue, and serves all queues or those that are named."""
     published = {"tasks": {"actions": actions or {"": ["echo"]}, "queues": queues}}
-    return Worker.objects.create(
-        id=f"{number:012x}", host="h", pid=number, version="1", models=["tasks.task"], database="default",
-        published=published,
-    )  # fmt: skip
+    return processes.live_process("", id=f"{number:012x}", database="default", published=published)
 
 
 def reasons(task):

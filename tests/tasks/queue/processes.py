@@ -20,7 +20,7 @@ def process(name="w1", rounds=1):
 
 def live_process(name, models=("tasks.task",), **columns):
     given = {"name": name, "host": "h", "pid": 1, "version": "1", "models": list(models), **columns}
-    return Worker.objects.create(id=new_worker_id(), **given)
+    return Worker.objects.create(**{"id": new_worker_id(), **given})
 
 
 def publish(action="break", queue=None, **options):

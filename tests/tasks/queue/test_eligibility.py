@@ -19,18 +19,11 @@ def make(action: str, queue: str, *, elsewhere: bool = True, **columns: Any) -> 
 class TestActionsOfQueues:
     """The action ``only-here`` is for the queue ``special`` alone; ``resize`` is for every queue."""
 
-    @pytest.mark.parametrize("most", [None, 1])
-    def test_a_task_of_other_programs_is_left_to_them_whatever_functions_of_its_name_are_here(self, most: Any) -> None:
-        task = make("only-here", "for-programs", max_attempts=most)
+    def test_a_task_of_other_programs_is_left_to_them_whatever_functions_of_its_name_are_here(self) -> None:
+        task = make("only-here", "for-programs", max_attempts=1)
         assert drain(Task) == 0
         task.refresh_from_db()
         assert (task.state, task.state_ready, task.state_attempts, Report.objects.count()) == ("pending", True, 0, 0)
-
-    def test_the_same_action_in_its_own_queue_is_run(self) -> None:
-        task = make("only-here", "special")
-        assert drain(Task) == 1
-        task.refresh_from_db()
-        assert (task.state, task.result) == ("completed", "here")
 
     def test_an_action_that_is_not_here_is_left_to_workers_that_have_it(self) -> None:
         for action in ("only-here", "of a newer release"):

@@ -9,14 +9,8 @@ from tests.tasks.making import make_queue
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=[True, False], ids=["several", "one by one"])
-def returning(request, monkeypatch):
-    """Whether the database returns the keys of several rows; it may lack that by itself."""
-    if not request.param:
-        monkeypatch.setattr(type(connection.features), "can_return_rows_from_bulk_insert", False)
-
-
-def test_tasks_and_parts_are_published(returning):
+def test_tasks_and_parts_are_published(monkeypatch):
+    monkeypatch.setattr(type(connection.features), "can_return_rows_from_bulk_insert", False)
     queue = make_queue()
     messages = [{"action": "resize", "data": 1}, {"action": "resize", "data": 2, "worker_count": 2}]
     alone, shared = [published.task for published in queue.publish_many(messages)]

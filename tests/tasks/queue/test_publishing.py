@@ -11,10 +11,13 @@ from stator.exceptions import LeaseLost
 from tasks.actions import registry
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
+from tests.sizes import size
 from tests.stator.making import at_once
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+PUBLISHERS = size(50, 8)
 
 
 def test_published_task_has_what_its_publisher_says_of_it_and_else_the_time_in_milliseconds_as_its_priority(queue):
@@ -26,6 +29,9 @@ def test_published_task_has_what_its_publisher_says_of_it_and_else_the_time_in_m
     assert (task.queue, task.action) == (queue, "resize")
     assert task.worker_count == 1  # tasks.extensions.shared
     assert (task.status, task.attempts, task.claimant, task.claimed_at) == ("pending", 0, None, None)
+    # As the database has it.
+    names = [field.attname for field in Task._meta.concrete_fields]
+    assert [getattr(published.task, name) for name in names] == [getattr(task, name) for name in names]
     first, second = queue.publish("a").task, queue.publish("b").task
     assert 1_700_000_000_000 < first.priority <= second.priority < 10_000_000_000_000
 
@@ -53,16 +59,6 @@ def test_key_that_is_there_is_left_alone_and_says_what_it_is_at(queue):
         assert task.queue.tasks.count() == 1
 
 
-def test_parameters_of_a_waiting_task_are_updated_when_asked(queue):
-    for status in ("invisible", "pending"):
-        task = make_task(queue, status, key=status)
-        published = queue.publish("other", {"image": 8}, key=status, priority=1, timeout=9, update=True)
-        assert published.outcome == "matched"
-        for found in (published.task, fresh(task)):
-            assert (found.action, found.data, found.priority, found.timeout) == ("other", {"image": 8}, 1, 9)
-        assert fresh(task).status == status
-
-
 OWN = {
     "data": {"image": 7}, "priority": -5, "metadata": {"title": "abc"}, "lease": 20.0, "timeout": 30.0,
     "max_attempts": 3, "retention": 60.0, "heartbeat_interval": 4.0, "max_unexpected_retries": 2,
@@ -84,17 +80,16 @@ def publish_in_bulk(queue, update, **options):
 
 @pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
 def test_update_changes_only_what_is_given(queue, publish):
-    for name in (None, *OWN):
-        queue.publish("resize", key=f"of {name}", **OWN)
-        given = {name: OTHER[name]} if name else {}
-        updated = publish(queue, key=f"of {name}", update=True, **given).task
+    for names in ([], [*OWN][::2], [*OWN][1::2]):
+        queue.publish("resize", key=f"of {names}", **OWN)
+        given = {name: OTHER[name] for name in names}
+        updated = publish(queue, key=f"of {names}", update=True, **given).task
         for task in (updated, fresh(updated)):
             assert {each: getattr(task, each) for each in OWN} == OWN | given
 
 
-@pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
-def test_update_moves_the_start_of_a_waiting_task_if_it_is_given(queue, publish):
-    now, later = make_task(queue, key="now"), make_task(queue, "invisible", key="later")
+def test_update_moves_the_start_of_a_waiting_task_if_it_is_given(queue):
+    publish, now, later = publish_one, make_task(queue, key="now"), make_task(queue, "invisible", key="later")
     done = make_task(queue, "completed", key="done", priority=0)
     assert publish(queue, key="later", update=True, priority=1).task.status == "invisible"
     cleared = queue.publish("resize", key="done", update=True, clear_succeeded=True, invisible_for=60)
@@ -155,12 +150,6 @@ def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cle
     assert Run.objects.count() == 2
 
 
-def test_keys_are_those_of_one_queue(queue):
-    assert queue.publish("a", key="k").outcome == "inserted"
-    assert make_queue("other").publish("a", key="k").outcome == "inserted"
-    assert queue.publish("a").outcome == queue.publish("a").outcome == "inserted"
-
-
 def test_bulk_has_the_same_rules_and_answers_in_order(queue):
     waiting, done = make_task(queue, key="waiting"), make_task(queue, "canceled", key="done")
     given = [
@@ -178,9 +167,9 @@ def test_bulk_has_the_same_rules_and_answers_in_order(queue):
 
 def test_bulk_takes_few_statements_however_many_tasks(queue):
     counts = []
-    for size in (10, 400):
+    for many in (10, 400):
         with CaptureQueriesContext(connection) as queries:
-            queue.publish_many({"action": "a", "key": f"{size}-{number}"} for number in range(size))
+            queue.publish_many({"action": "a", "key": f"{many}-{number}"} for number in range(many))
         counts.append(len(queries))
     assert counts[0] <= 9
     # SQLite takes a thousand parameters in one statement.
@@ -189,9 +178,9 @@ def test_bulk_takes_few_statements_however_many_tasks(queue):
 
 
 @pytest.mark.postgresql
-def test_fifty_publishers_of_one_key_make_one_task(queue):
-    published = at_once(*[lambda: queue.publish("resize", {"image": 7}, key="resize-7")] * 50)
-    assert sorted(each.outcome for each in published) == ["inserted"] + ["matched"] * 49
+def test_publishers_at_once_of_one_key_make_one_task(queue):
+    published = at_once(*[lambda: queue.publish("resize", {"image": 7}, key="resize-7")] * PUBLISHERS)
+    assert sorted(each.outcome for each in published) == ["inserted"] + ["matched"] * (PUBLISHERS - 1)
     assert {each.task.pk for each in published} == {Task.objects.get().pk}
 
 
@@ -200,10 +189,10 @@ def test_bulk_publishers_of_the_same_keys_in_opposite_order_make_each_once(queue
     def publish(keys):
         return lambda: queue.publish_many({"action": "a", "key": str(key)} for key in keys)
 
-    up, down = range(300), range(299, -1, -1)
-    published = [each for part in at_once(*[publish(up), publish(down)] * 4) for each in part]
-    assert sum(each.outcome == "inserted" for each in published) == Task.objects.count() == 300
-    assert len(published) == 2400
+    up, down = range(60), range(59, -1, -1)
+    published = [each for part in at_once(*[publish(up), publish(down)] * 2) for each in part]
+    assert sum(each.outcome == "inserted" for each in published) == Task.objects.count() == 60
+    assert len(published) == 240
 
 
 def test_paused_queue_refuses_publishers_and_says_who_and_why(queue):
@@ -305,10 +294,7 @@ def test_holder_follows_a_change_at_its_next_heartbeat(queue):
 
 def test_change_that_cannot_be_is_refused(queue):
     task = make_task(queue, "running")
-    for options in (
-        {"timeout": 0}, {"worker_ids": "a"}, {"heartbeat_interval": "1"}, {"max_attempts": 0}, {"data": 1},
-        {"key": "k"},
-    ):  # fmt: skip
+    for options in ({"timeout": 0}, {"worker_ids": "a"}, {"data": 1}):
         with pytest.raises(TaskError, match=next(iter(options))) as refused:
             task.change(**options)
         assert not isinstance(refused.value, PublishRefused)

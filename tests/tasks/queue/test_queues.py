@@ -2,10 +2,9 @@
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.core.management import CommandError, call_command
 
 from tasks.exceptions import TaskError
-from tasks.models import Claimant, Queue
+from tasks.models import Queue
 from tests.stator.making import ago
 from tests.tasks.making import IMPOSSIBLE_NAMES, make_queue
 
@@ -72,31 +71,11 @@ def test_pause_of_no_length_is_refused():
             queue.pause(publish=True, seconds=seconds)
 
 
-def test_workers_that_ask_for_work_are_known():
-    queue = make_queue()
-    queue.claim(worker="b")
-    queue.claim(worker="a")
-    queue.claim(worker="a")
-    assert queue.live_workers() == ["a", "b"]
-    Claimant.objects.filter(worker="b").update(seen=ago(3600))
-    assert queue.live_workers() == ["a"]
-
-
-@pytest.mark.needs("tasks_commands")
-def test_impossible_names_are_refused_by_saving_and_cleaning_once_each_and_by_commands():
+def test_impossible_names_are_refused_by_saving_and_cleaning_once_each():
     for name, told in IMPOSSIBLE_NAMES:
         with pytest.raises(ValidationError, match=told):
             Queue.objects.create(name=name)
         with pytest.raises(ValidationError) as caught:
             Queue(name=name).full_clean()
         assert len(caught.value.message_dict["name"]) == 1
-        with pytest.raises(CommandError) as refused:
-            call_command("tasks", "queue", "create", name)
-        assert "\n" not in str(refused.value)
-        for command in (
-            ("pause", name), ("queue", "set", name, "--lease", "5"),
-            ("token", "create", "bot", "--verb", "claim", "--queue", name),
-        ):  # fmt: skip
-            with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
-                call_command("tasks", *command)
     assert not Queue.objects.exists()

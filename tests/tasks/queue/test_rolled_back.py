@@ -28,9 +28,6 @@ def to_a_savepoint(call, *given):
         in_a_transaction(call, *given)
 
 
-each_way = pytest.mark.parametrize("undo", [in_a_transaction, to_a_savepoint])
-
-
 def attributes(holder: Any) -> dict[str, Any]:
     state = vars(holder).get("_state")
     saved = (not state.adding, state.db) if state else ()
@@ -78,22 +75,21 @@ CALLS = {
 }  # fmt: skip
 
 
-@each_way
 @pytest.mark.parametrize("name", CALLS)
-def test_object_is_as_it_was_before_and_the_call_can_be_repeated(queue, undo, name):
+def test_object_is_as_it_was_before_and_the_call_can_be_repeated(queue, name):
     make, call = CALLS[name]
     holder = make(queue)
     before = attributes(holder)
-    undo(call, holder, queue)
-    assert attributes(holder) == before
+    for undo in (in_a_transaction, to_a_savepoint):
+        undo(call, holder, queue)
+        assert attributes(holder) == before
     call(holder, queue)
     assert attributes(holder) != before
 
 
-@each_way
-def test_tasks_join_their_own_batch_and_not_one_that_got_its_number(queue, undo):
+def test_tasks_join_their_own_batch_and_not_one_that_got_its_number(queue):
     batch = Batch(on_done="report")
-    undo(lambda: queue.publish_many(two_tasks(), batch=batch))
+    in_a_transaction(lambda: queue.publish_many(two_tasks(), batch=batch))
     others = [Batch.open(queue) for _ in range(2)]
     queue.publish_many(two_tasks(), batch=batch)
     assert [other.counts()["total"] for other in others] == [0, 0]
@@ -101,24 +97,21 @@ def test_tasks_join_their_own_batch_and_not_one_that_got_its_number(queue, undo)
     assert Batch.objects.get(pk=batch.pk).on_done == {"action": "report"}
 
 
-@each_way
-@pytest.mark.parametrize("options", [{}, {"key": "a"}, {"worker_count": 2}], ids=str)
-def test_task_that_was_published_in_vain_is_not_another_one(queue, undo, options):
+def test_task_that_was_published_in_vain_is_not_another_one(queue):
     published = []
-    undo(lambda: published.append(queue.publish("resize", **options)))
-    task = published[0].task
-    assert (task.pk, task._state.adding) == (None, True)
+    for options in ({}, {"key": "a"}, {"worker_count": 2}):
+        to_a_savepoint(lambda options=options: published.append(queue.publish("resize", **options).task))
+    assert [(task.pk, task._state.adding) for task in published] == [(None, True)] * 3
     others = queue.publish_many(two_tasks())
     with pytest.raises(Exception, match="None"):
-        task.cancel()
+        published[0].cancel()
     assert [fresh(other.task).status for other in others] == ["pending", "pending"]
 
 
-@each_way
-def test_existing_task_that_joined_a_batch_in_vain_is_in_none(queue, undo):
+def test_existing_task_that_joined_a_batch_in_vain_is_in_none(queue):
     queue.publish("resize", key="a")
     joined = []
-    undo(lambda: joined.append(queue.publish("resize", key="a", batch=Batch()).task))
+    in_a_transaction(lambda: joined.append(queue.publish("resize", key="a", batch=Batch()).task))
     assert joined[0].batch_id is None
     joined[0].save()
     assert fresh(joined[0]).batch_id is None

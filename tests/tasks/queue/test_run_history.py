@@ -13,7 +13,7 @@ from tasks.backend.history import events_of, read_with_history
 from tasks.models import Run, Task
 from tasks.queue.operator_actions import clear
 from tasks.queue.run_history import in_history as told_by_runs
-from tests.stator.making import ago, expire
+from tests.stator.making import expire
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 from tests.tasks.queue.processes import operations_of, publish
 
@@ -59,8 +59,6 @@ def test_attempts_and_acts_by_hand_are_one_list_by_time():
     last, act, first = entries(task)
     assert (act.actor, act.reason, act.worker) == ("ann", "mended", "")
     assert first.error == "tasks.Failed: no such image"
-    assert (last.version, act.version, first.version) == (3, 2, 1)
-    assert last.at >= act.at >= first.at
     assert [entry.at for entry in entries(task, 2)] == [last.at, act.at]
     in_history = [
         event.what for event in timeline(fresh(task), []) if event.what in ("succeeded", "failed", "released")
@@ -88,14 +86,10 @@ def test_attempts_of_a_process_have_what_the_history_had():
     assert [stay.moves for stay in stays("default", [Task])["tasks.task"]] == [2]
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_lost_lease_is_an_entry_of_the_run(named):
-    task = publish("echo", make_queue(actions_elsewhere=named))
+def test_lost_lease_is_an_entry_of_the_run():
+    task = publish("echo", make_queue(actions_elsewhere=False))
     operations = operations_of("lost")
-    if named:
-        claim_one(task.queue)
-    else:
-        operations.claim([Task.state_graph.states["pending"]], 1)
+    operations.claim([Task.state_graph.states["pending"]], 1)
     expire(task)
     assert [pk for pk, _ in operations.reap(10)] == [task.pk]
     assert kinds(task) == [("error", "pending", "", 1)]
@@ -103,13 +97,6 @@ def test_lost_lease_is_an_entry_of_the_run(named):
     assert "LeaseLost" in entry.error or "lease" in entry.error
     assert not History.objects.exists()
     assert Run.objects.count() == 1
-
-
-def test_cancel_of_a_running_task_is_the_entry_of_the_person():
-    task = make_task(make_queue(), "running")
-    task.cancel("by mistake", actor="ann", running=True)
-    [entry] = entries(task)
-    assert (entry.kind, entry.to, entry.actor, entry.attempts) == ("hand", "canceled", "ann", 1)
 
 
 def test_task_in_flight_over_the_upgrade_has_each_attempt_once():
@@ -139,12 +126,6 @@ def test_attempts_that_do_not_count_any_more_are_still_told():
     assert (entry.version, entry.attempts, entry.kind) == (0, 1, "error")
 
 
-def test_stays_of_a_day_ago_are_left_out():
-    task = make_task(make_queue(), "completed")
-    Run.objects.filter(task=task).update(ended=ago(90000))
-    assert stays("default", [Task]) == {}
-
-
 @pytest.mark.postgresql
 def test_attempts_of_one_task_among_many_are_found_by_the_index_of_runs() -> None:
     queue = make_queue()
@@ -153,7 +134,7 @@ def test_attempts_of_one_task_among_many_are_found_by_the_index_of_runs() -> Non
     copied: dict[str, Any] = {
         "worker": "bot-1", "token": run.token, "lease_until": run.lease_until, "ended": run.ended, "attempt": 1,
     }  # fmt: skip
-    Run.objects.bulk_create(Run(task_id=task.pk + 1 + n, **copied) for n in range(3000))
+    Run.objects.bulk_create(Run(task_id=task.pk + 1 + n, **copied) for n in range(1000))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE tasks_run")
     assert "tasks_run_of_worker" in told_by_runs(Run.objects.filter(task=task)).order_by("-at", "-pk")[:50].explain()

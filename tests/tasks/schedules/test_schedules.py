@@ -1,7 +1,6 @@
 """Ticks: planned, fired, missed, paused, changed while they run; and presented again where they were not written."""
 
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from datetime import UTC, datetime
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -9,11 +8,10 @@ from django.db import IntegrityError, transaction
 
 from stator.models import Report
 from stator.testing import drain
-from tasks.extensions.schedules import ticking
 from tasks.models import Schedule, Task
 from tasks.testing import advance
-from tests.stator.making import change, raw, row
-from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of
+from tests.stator.making import raw, row
+from tests.tasks.schedules.making import go, schedule_of, seconds_until, ticks_of
 
 
 class TestChanges:
@@ -49,16 +47,6 @@ class TestChanges:
         found = row(schedule)
         assert (ticks_of(schedule), found.dropped) == ([], 1)
         assert 3000 < seconds_until(found.planned) <= 3605
-
-    def test_change_of_the_jitter_does_not_leave_out_the_tick_to_come(self, queue, monkeypatch):
-        place = (now() + timedelta(seconds=1200)).replace(second=0, microsecond=0)
-        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=300.0)
-        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place)
-        monkeypatch.setattr(ticking, "chance", SimpleNamespace(uniform=lambda least, most: 600.0))
-        Schedule.objects.update(jitter=1800.0)
-        go()
-        found = row(schedule)
-        assert (ticks_of(schedule), found.nominal, found.planned) == ([], place, place + timedelta(seconds=600))
 
     def test_change_of_what_is_published_does_not_move_the_ticks(self, queue):
         schedule = schedule_of(queue)

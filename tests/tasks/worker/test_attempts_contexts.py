@@ -16,8 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RUNS = {"worker": work, "drain": drain}
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("place", ["action", "async action", "key"])
+@pytest.mark.parametrize(("run", "place"), [("worker", "action"), ("worker", "async action"), ("drain", "key")])
 def test_it_finds_nothing_that_another_left(
     monkeypatch: pytest.MonkeyPatch, settings: Any, place: str, run: str
 ) -> None:

@@ -1,17 +1,16 @@
 """A failure before the action is called costs its task no attempt."""
 
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from stator.claims import Claim
 from stator.graph.outcomes import Released
-from stator.testing import advance, drain
 from tasks.actions.registry import Context, RegisteredAction, registry
 from tasks.extensions.isolation import attempts as isolated
-from tasks.models import ActionSlot, Queue, Task
+from tasks.models import ActionSlot, Queue
 from tests.statements import failing
+from tests.stator.making import change
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,66 +36,62 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def test_all_statements_before_the_call_are_tried(monkeypatch: pytest.MonkeyPatch, called: list[bool]) -> None:
-    publish()
-    _, sent = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: not called))
+def test_none_of_them_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, called: list[bool]) -> None:
+    """Each statement before the call fails once; the task has one attempt, which it still has in the end."""
+    task = publish()
+    for nth in range(MAX_STATEMENTS + 1):
+        outcome, sent = attempt(claimed(), failing(monkeypatch, lambda n, nth=nth: n == nth, lambda: not called))
+        if called:
+            break
+        assert_free_of_attempts(task, outcome)
+        assert outcome.reason == "the attempt did not begin: the connection was cut"
+        change(task, state_ready=True, state_next_attempt=None)
+    task.refresh_from_db()
+    assert (called, task.state) == ([True], "completed")
     assert 8 <= len(sent) <= MAX_STATEMENTS, sent
     for table in ("tasks_queue", "tasks_actionslot", "tasks_actionrate"):
         assert any(table in statement for statement in sent)
 
 
-@pytest.mark.parametrize("nth", range(MAX_STATEMENTS))
-def test_none_of_them_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, called: list[bool], nth: int) -> None:
-    task = publish()
-    outcome, sent = attempt(claimed(), failing(monkeypatch, lambda number: number == nth, lambda: not called))
-    if len(sent) <= nth:
-        assert called
-        return
-    assert not called
-    assert_free_of_attempts(task, outcome)
-    assert outcome.reason == "the attempt did not begin: the connection was cut"
-    advance(60, Task)
-    drain(Task)
-    task.refresh_from_db()
-    assert (called, task.state) == ([True], "completed")
-
-
 @pytest.mark.parametrize("name", ["echo", "doze", "alone"])
-@pytest.mark.parametrize("why", ["late", "stopping"])
 def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, name: str, why: str
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Whatever was true when the claim was made, and while the attempt was prepared."""
     called: list[bool] = []
     monkeypatch.setattr(isolated, "answer_of", lambda process, request: called.append(True))
     for method in ("call", "acall"):
         monkeypatch.setattr(RegisteredAction, method, lambda *args: called.append(True))
-    task, claim = publish(name), claimed()
-
-    async def end_meanwhile(action: RegisteredAction, context: Context) -> None:
-        if why == "late":
-            claim.deadline = 0.0
-        else:
-            claim.operations.stop()
-
-    monkeypatch.setattr(RegisteredAction, "begin", end_meanwhile)
     monkeypatch.setattr(RegisteredAction, "is_heard", True)
-    outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
-    assert (outcome, called) == (Released(), [])
-    task.refresh_from_db()
-    assert (task.state_attempts, task.state_ready, task.state_claim) == (0, True, None)
+    task = publish(name)
+    for end in (be_late, stop):
+        claim = claimed()
+
+        async def end_meanwhile(action: RegisteredAction, context: Context, end: Any = end, claim: Any = claim) -> None:
+            end(claim)
+
+        monkeypatch.setattr(RegisteredAction, "begin", end_meanwhile)
+        outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
+        assert (outcome, called) == (Released(), [])
+        task.refresh_from_db()
+        assert (task.state_attempts, task.state_ready, task.state_claim) == (0, True, None)
 
 
-@pytest.mark.parametrize("why", ["late", "stopping"])
-def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def be_late(claim: Any) -> None:
+    claim.deadline = 0.0
+
+
+def stop(claim: Any) -> None:
+    claim.operations.stop()
+
+
+@pytest.mark.parametrize("end", [be_late, stop])
+def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: pytest.MonkeyPatch, end: Any) -> None:
     called: list[Any] = []
 
     def fail(context: Context) -> None:
         called.append(context.task.pk)
-        if why == "late":
-            cast(Claim, context.claim).deadline = 0.0
-        else:
-            context.claim.operations.stop()
+        end(context.claim)
         raise ValueError("no")
 
     action = RegisteredAction(name="retried", function=fail, takes_context=True, local_retries=3, local_delay=0.001)

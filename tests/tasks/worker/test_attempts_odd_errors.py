@@ -46,8 +46,9 @@ def published(monkeypatch: pytest.MonkeyPatch, place: str, **options: Any) -> li
     return tasks
 
 
-@pytest.mark.parametrize("place", ["action", "async action", "key", "backoff"])
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(
+    ("run", "place"), [("worker", "action"), ("worker", "async action"), ("drain", "key"), ("drain", "backoff")]
+)
 def test_it_fails_the_attempt_alone(monkeypatch: pytest.MonkeyPatch, run: str, place: str) -> None:
     odd, other = published(monkeypatch, place, backoff=600.0), make("echo")
     RUNS[run]()
