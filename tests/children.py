@@ -2,19 +2,14 @@
 
 import multiprocessing
 import signal
-from typing import Any
 
 from tests.sizes import PATIENCE
 
 
-def end_child(*, at_once: bool = True) -> None:
-    """Fork a child, end it, and wait for it; ``at_once``: perhaps before it runs."""
-    context = multiprocessing.get_context("fork")
-    begun = context.Event()
-    child = context.Process(target=_wait, args=(begun,))
+def end_child() -> None:
+    """Fork a child, end it, perhaps before it runs, and wait for it."""
+    child = multiprocessing.get_context("fork").Process(target=_wait)
     child.start()
-    if not at_once:
-        begun.wait(PATIENCE)
     child.terminate()
     child.join(PATIENCE)
     if child.exitcode != -signal.SIGTERM:
@@ -22,7 +17,6 @@ def end_child(*, at_once: bool = True) -> None:
         raise RuntimeError(f"a child that was terminated ended with {child.exitcode}")
 
 
-def _wait(begun: Any) -> None:
-    begun.set()
+def _wait() -> None:
     while True:
         signal.pause()

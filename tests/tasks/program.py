@@ -13,7 +13,7 @@ import django
 from tests.testapp.door import go_through
 
 # Seconds of the lease of the claim in whose middle it stops.
-LOST = 2.0
+LOST = 1.0
 
 
 def main(name: str, worker: str, hang: int) -> None:

@@ -31,20 +31,10 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         ctypes.string_at(0)
     if do == "raise":
         raise Odd("from afar")
-    if do == "fail":
-        raise tasks.Fail("never")
-    if do == "later":
-        raise tasks.TryAgainLater(7, "not yet")
     if do == "release":
         raise tasks.Release("not here")
-    if do == "cancel":
-        raise tasks.Cancel("not here")
     if do == "print":
         print("x" * 100_000)
-    if do == "program":
-        subprocess.run(["/bin/sh", "-c", "echo '{\"value\": 7}'; cat"], check=True, timeout=60)
-    if do == "huge":
-        return "x" * 1_000_000
     if do == "hang":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(path).write_text(f"{os.getpid()} {child.pid}\n")
@@ -57,10 +47,6 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         Path(path).write_text(f"{os.getpid()}\n")
         # Called with the interpreter held, so that no other thread of the process gets on.
         ctypes.PyDLL(None).sleep(600)
-    if do == "fork":
-        # Holds the outputs of the process open when that has ended.
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        os._exit(0)
     return {
         "pid": os.getpid(),
         "attempt": context.attempt,

@@ -8,8 +8,7 @@ import pytest
 from django.utils import timezone
 
 from tasks.extensions.api import models as consumers
-from tasks.extensions.api.models import Consumer, Verb
-from tasks.models import Queue
+from tasks.extensions.api.models import Consumer
 from tests.tasks.serving import opened
 
 pytestmark = pytest.mark.django_db
@@ -73,19 +72,3 @@ def test_unknown_tokens_are_compared_as_known_ones_are(monkeypatch):
     for one in (token, token[:-1] + "-", token.replace(made.prefix, "0" * 12), "nonsense"):
         opened(one)
     assert len(compared) == 4
-
-
-def test_it_may_do_what_it_was_given():
-    made, _ = consumer(may_publish=True, may_query=True)
-    assert made.verbs == ["publish", "query"]
-    assert [verb for verb in Verb if made.may(verb)] == [Verb.PUBLISH, Verb.QUERY]
-
-
-def test_it_reaches_its_queues_alone():
-    one, two = (Queue.objects.create(name=name) for name in ("one", "two"))
-    made, _ = consumer()
-    assert list(made.reach()) == []
-    made.queues.set([one])
-    assert list(made.reach()) == [one]
-    made.all_queues = True
-    assert set(made.reach()) == {one, two}

@@ -12,11 +12,10 @@ from django.db.utils import ConnectionHandler
 
 from stator import claims
 from stator.extensions.progress.models import REACHED, reached
-from stator.graph.outcomes import Released
 from stator.models import Report
 from tasks.actions.registry import RegisteredAction, registry
-from tasks.extensions.isolation import attempts, calls, isolated
-from tasks.extensions.isolation.calls import answer_of, process_for_action
+from tasks.extensions.isolation import attempts, isolated
+from tasks.extensions.isolation.calls import process_for_action
 from tasks.extensions.isolation.isolated import answer_to
 from tests.processes import wait_until
 from tests.statements import failing
@@ -55,19 +54,6 @@ class TestIsolated:
         monkeypatch.setattr(process, "_next", lambda ready_within: next(lines))
         assert (process.answer(), heard) == ({"value": 7}, [(1, 2, "one")])
 
-    def test_process_whose_apps_find_no_database_says_so(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        (tmp_path / "asks_at_once.py").write_text(
-            "from django.db import OperationalError\nraise OperationalError('the server is starting')\n"
-        )
-        (tmp_path / "hasty_settings.py").write_text("INSTALLED_APPS = ['asks_at_once']\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr("stator.extensions.isolation.process.settings_module", lambda: "hasty_settings")
-        monkeypatch.setattr(calls, "surroundings", dict)
-        request = {"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}
-        answer = answer_of(process_for_action(10_000), request)
-        assert answer["reason"] == "the attempt did not begin: Django could not be set up: the server is starting"
-        assert answer["not_begun"] > 0
-
     def test_process_makes_no_file_in_place_of_a_deleted_one(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -82,14 +68,6 @@ class TestIsolated:
         action = RegisteredAction(name="heard", function=len, isolated=True, **options)
         monkeypatch.setitem(registry, "heard", {"": action})
 
-    def test_its_answer_is_obeyed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.isolated(monkeypatch)
-        monkeypatch.setattr(attempts, "answer_of", lambda process, request: {"not_begun": 1.5, "reason": "away"})
-        task = publish()
-        outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
-        assert_free_of_attempts(task, outcome)
-        assert outcome == Released(1.5, "away")
-
     def test_process_that_cannot_be_started_costs_no_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -101,17 +79,8 @@ class TestIsolated:
         assert_free_of_attempts(task, outcome)
 
     def test_a_further_try_that_does_not_begin_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        answers = [
-            {
-                "module": "builtins",
-                "name": "ValueError",
-                "message": "no",
-                "traceback": "",
-                "fingerprint": "",
-                "final": False,
-            },
-            {"not_begun": 1.5, "reason": "away"},
-        ]
+        failure = {"module": "builtins", "name": "ValueError", "message": "no", "traceback": "", "fingerprint": ""}
+        answers = [{**failure, "final": False}, {"not_begun": 1.5, "reason": "away"}]
         self.isolated(monkeypatch, local_retries=1, local_delay=0.001)
         monkeypatch.setattr(attempts, "answer_of", lambda process, request: answers.pop(0))
         task = publish()
