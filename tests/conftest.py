@@ -78,13 +78,17 @@ FRAMEWORK = (
 DATABASE = ("tests/faults/", "tests/proofs/", "tests/stator/db/", "tests/tasks/queue/")
 # What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
 # run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they
-# are released. What an earlier version left in a database, and a rollout under load, change with rows and columns.
+# are released. Examples over HTTP are calls that the tests of the API and of its client make. What an action of its
+# own process holds or prints, its code decides. What an earlier version left in a database, and a rollout under load,
+# change with rows and columns.
 RELEASE = (
     "tests/benchmarks/test_modules.py", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_themes.py", "tests/examples/codeindex/test_kill.py",
     "tests/faults/test_failover.py::test_commits", "tests/faults/test_release_migration.py::test_what",
     "tests/faults/test_versions.py", "tests/stator/extensions/schemas/test_schemas_packages.py",
-    "tests/tasks/api/test_api_guide.py::test_clients",
+    "tests/tasks/api/test_api_guide.py::test_clients", "tests/tasks/api/test_api_guide.py::test_examples",
+    "tests/tasks/extensions/isolation/test_isolation.py::TestAnswers::test_it_may",
+    "tests/tasks/extensions/isolation/test_isolation.py::TestEndings::test_what",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (

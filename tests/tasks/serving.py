@@ -41,12 +41,9 @@ print(json.dumps(answers))
 
 
 @contextmanager
-def server(*, threads=None, port=0, **variables):
-    """``manage.py runserver``, or a server with so many threads, while in the context; gives the address of the API."""
-    worker = WorkerProcess("--noreload", "--insecure", f"127.0.0.1:{port}", command="runserver", **variables)
-    if threads is not None:
-        worker.command = [sys.executable, "-m", "tests.tasks.pooled", str(threads)]
-    with worker as process:
+def server():
+    """``manage.py runserver`` while in the context; gives the address of the API."""
+    with WorkerProcess("--noreload", "--insecure", "127.0.0.1:0", command="runserver") as process:
         wait_until(
             lambda: ADDRESS.search(process.output()) or process.returncode is not None,
             message=lambda: f"no server: {process.output()}",

@@ -25,10 +25,9 @@ class TestRegistering:
         with pytest.raises(TypeError, match=r"needs a name: @tasks.action\('print'\)"):
             tasks.action(print)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("method", ["delay", "apply_async"])
-    def test_methods_of_celery_say_what_takes_their_place(self, method: str) -> None:
+    def test_methods_of_celery_say_what_takes_their_place(self) -> None:
         with pytest.raises(TypeError, match=r"here: queue\.publish\('resize', data\)"):
-            getattr(examples.resize, method)(7)
+            examples.resize.delay(7)  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
     def test_bad_names_are_refused(self, name: Any) -> None:
@@ -39,10 +38,9 @@ class TestRegistering:
     @pytest.mark.parametrize(
         "option",
         [
-            {"timeout": 0}, {"timeout": "1"}, {"timeout": float("nan")}, {"max_attempts": 0}, {"max_attempts": True},
-            {"concurrency": 1.5}, {"local_retries": -1}, {"local_delay": -1}, {"rate": "ten"}, {"rate": "0/s"},
-            {"rate": "1.5/s"}, {"rate": "10/s "}, {"rate": "1/0s"}, {"rate": "9999999999/s"},
-            {"backoff": Backoff(base=-5)}, {"backoff": Backoff(factor=0.5)}, {"no_such": 1},
+            {"timeout": float("nan")}, {"max_attempts": 0}, {"concurrency": 1.5}, {"local_retries": -1},
+            {"rate": "10/s "}, {"rate": "1/0s"}, {"rate": "9999999999/s"}, {"backoff": Backoff(base=-5)},
+            {"no_such": 1},
         ],
     )  # fmt: skip
     def test_bad_options_are_refused_and_named(self, option: dict[str, Any]) -> None:

@@ -2,12 +2,9 @@
 
 import pytest
 
-from stator.models import history_of
-from tasks.dead_letters import letter_of
-from tasks.messages import worker_digits
 from tasks.models import Run, Task
 from tests.stator.making import ago, change
-from tests.tasks.making import claimed, fresh
+from tests.tasks.making import claimed
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,37 +89,16 @@ def test_steps_are_put_while_the_claim_is_held_and_further_claims_get_them(call,
     assert (long[0], long[1]["error"]) == (409, "step_refused")
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_failures_over_http_count_once_in_a_dead_letter_under_the_names_of_their_workers(call, queue, many):
-    task, given = queue.publish("resize", max_attempts=3).task, token()
-    workers = ["bot-1", "bot-2", "bot-3"]
-    for worker in workers:
-        [claim] = claim_over_http(call, given, worker=worker)
-        end = {"token": claim["token"], "error": f"{worker} failed"}
-        if many:
-            call("POST", "queues/encode/claims/fail", {"claims": [{"task": task.pk, **end}]}, given)
-        else:
-            call("POST", f"tasks/{task.pk}/claim/fail", end, given)
-    letter = letter_of(fresh(task))
-    assert (letter.attempts, letter.workers) == (3, workers)
-    assert letter.errors == [f"{worker}: tasks.Failed: {worker} failed" for worker in workers]
-    kept = history_of(Task, task.pk, "default", 9)
-    assert [act.worker for act in reversed(kept)] == [worker_digits(worker) for worker in workers]
-
-
-class TestClaims:
-    @pytest.mark.parametrize(
-        ("verb", "said", "status", "outcome"),
-        [
-            ("resolve", {"result": "ok"}, "completed", "succeeded"),
-            ("release", {"reason": "busy"}, "pending", "released"),
-            ("fail", {"error": "broken"}, "pending", "failed"),
-            ("cancel", {"reason": "old"}, "canceled", "canceled"),
-        ],
-    )
-    def test_end_is_answered_again_to_a_program_that_lost_the_answer(self, call, queue, verb, said, status, outcome):
-        task, given = queue.publish("resize", max_attempts=9).task, token()
-        [claim] = claim_over_http(call, given)
+def test_end_is_answered_again_to_a_program_that_lost_the_answer(call, queue, given):
+    for verb, said, status, outcome in (
+        ("resolve", {"result": "ok"}, "completed", "succeeded"),
+        ("release", {"reason": "busy"}, "pending", "released"),
+        ("fail", {"error": "broken"}, "pending", "failed"),
+        ("cancel", {"reason": "old"}, "canceled", "canceled"),
+    ):
+        task = queue.publish("resize", max_attempts=9, priority=1).task
+        [claim] = claim_over_http(call, given, worker=verb)
+        assert claim["task"]["id"] == task.pk
         body = {"token": claim["token"], **said}
         first = call("POST", f"tasks/{task.pk}/claim/{verb}", body, given)
         assert (first[0], first[1]["task"]["status"]) == (200, status)
@@ -132,3 +108,4 @@ class TestClaims:
         assert next(iter(said.values())) in (run.result if verb == "resolve" else run.reason)
         task.refresh_from_db()
         assert task.state_version == (verb in ("resolve", "cancel"))
+        task.delete()

@@ -1,14 +1,9 @@
 """A real server, and programs in processes of their own that know its address, a token and HTTP, nothing else."""
 
-import threading
-
-import httpx
 import pytest
 
 from tasks.client import Client, LeaseLost
 from tasks.models import Queue, Task
-from tests.processes import wait_until
-from tests.sizes import PATIENCE
 from tests.tasks.serving import finished, server, start, token
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -69,37 +64,3 @@ def test_client_class_against_the_server(base):
     claims[3].cancel()
     statuses = [task["status"] for task in client.tasks(queue="resize")]
     assert statuses == ["completed", "pending", "pending", "canceled", "pending"]
-
-
-class Poll(threading.Thread):
-    """A claim that waits longer than the test, unless there is a task."""
-
-    def __init__(self, base, given, number):
-        super().__init__(daemon=True)
-        self.request = (f"{base}queues/encode/claims", given, {"worker": f"bot-{number}", "wait": 25})
-        self.answer = None
-
-    def run(self):
-        url, given, body = self.request
-        self.answer = httpx.post(url, json=body, headers={"Authorization": f"Bearer {given}"}, timeout=PATIENCE)
-
-
-def test_health_answers_while_more_claims_want_to_wait_than_the_server_has_threads(transactional_db):
-    threads = 4
-    queue, given = Queue.objects.create(name="encode", actions_elsewhere=True), token()
-    with server(threads=threads) as base:
-        polls = [Poll(base, given, number) for number in range(threads + 4)]
-        for poll in polls:
-            poll.start()
-        # Half of the threads are for those that wait.
-        wait_until(lambda: sum(poll.answer is not None for poll in polls) == len(polls) - threads // 2)
-        assert httpx.get(f"{base}health", timeout=PATIENCE).json() == {"status": "ok"}
-        refused = [poll.answer for poll in polls if poll.answer is not None]
-        assert {(answer.status_code, answer.json()["error"]) for answer in refused} == {(503, "busy")}
-        assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
-        assert len(refused) == len(polls) - threads // 2
-        queue.publish_many([{"action": "resize"}] * threads)
-        for poll in polls:
-            poll.join(PATIENCE)
-        claimed = [poll.answer.json()["claims"] for poll in polls if poll.answer.status_code == 200]
-        assert [len(claims) for claims in claimed] == [1] * (threads // 2)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 class TestStatements:
-    @pytest.mark.parametrize("times", [0, 1, 3])
+    @pytest.mark.parametrize("times", [0, 2])
     def test_a_result_is_read_in_one_whatever_has_happened(
         self, times: int, django_assert_max_num_queries: Any
     ) -> None:
@@ -37,9 +37,9 @@ class TestStatements:
     def test_records_of_one_task_among_many_are_found_by_indexes(self) -> None:
         pk = task_of(examples.add.enqueue(1)).pk
         kept = {"model_label": "tasks.task", "source": "pending"}
-        History.objects.bulk_create(History(**kept, object_pk=str(n), version=1, to="completed") for n in range(3000))
+        History.objects.bulk_create(History(**kept, object_pk=str(n), version=1, to="completed") for n in range(1000))
         Report.objects.bulk_create(
-            Report(model_label="tasks.task", object_pk=str(n), state="pending") for n in range(3000)
+            Report(model_label="tasks.task", object_pk=str(n), state="pending") for n in range(1000)
         )
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE stator_history, stator_report")

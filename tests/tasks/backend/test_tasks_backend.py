@@ -2,7 +2,6 @@
 
 import doctest
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import transaction
@@ -53,16 +52,6 @@ class TestRunning:
 
 @pytest.mark.django_db(transaction=True)
 class TestWorkers:
-    def test_a_worker_runs_them(self, worker_process: Any) -> None:
-        results = [examples.add.enqueue(number) for number in range(10)]
-        results += [examples.greet.enqueue("you"), examples.go_wrong.enqueue("no")]
-        with worker_process("tasks.Task", "--until-idle") as worker:
-            assert worker.wait() == 0, worker.output()
-        for result in results:
-            result.refresh()
-        assert [result.return_value for result in results[:11]] == [*range(1, 11), "hello you"], worker.output()
-        assert results[11].status == TaskResultStatus.FAILED
-
     def test_a_queue_is_made_once_however_many_need_it(self) -> None:
         at_once(*[lambda: examples.add.enqueue(1)] * 4)
         assert (Queue.objects.count(), Task.objects.count()) == (1, 4)

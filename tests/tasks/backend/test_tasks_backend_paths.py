@@ -1,6 +1,5 @@
 """A name in a row is run only if it is the name of a task."""
 
-import logging
 import sys
 from importlib import import_module
 
@@ -49,24 +48,17 @@ class TestPaths:
                 task_backends["default"].get_result(str(task.pk))
         assert Task.objects.count() == len(made) == len(self.PATHS)
 
-    @pytest.mark.parametrize("level", [logging.DEBUG, logging.CRITICAL])
-    def test_a_task_in_a_queue_that_its_backend_has_not_is_an_error_of_the_row(self, level: int) -> None:
+    def test_a_task_in_a_queue_that_its_backend_has_not_is_an_error_of_the_row(self) -> None:
         queue = Queue.objects.create(name="bots")
         data = {"args": [1], "kwargs": {}, "backend": "default"}
         made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
-        before = framework.signals.logger.level
-        framework.signals.logger.setLevel(level)
-        try:
-            drain(Task)
-        finally:
-            framework.signals.logger.setLevel(before)
+        drain(Task)
         made.refresh_from_db()
         assert (made.state, examples.calls) == ("pending", [])
         assert "has no queue 'bots'" in Report.objects.get(object_pk=str(made.pk)).message
 
-    @pytest.mark.parametrize("queue_name", ["default", "bots"])
-    def test_no_publisher_names_one(self, queue_name: str) -> None:
-        queue = Queue.objects.create(name=queue_name)
+    def test_no_publisher_names_one(self) -> None:
+        queue = Queue.objects.create(name="default")
         data = {"args": [1], "kwargs": {}, "backend": "default"}
         with pytest.raises(PublishRefused, match="enqueue it there"):
             queue.publish("django:tests.testapp.tasks.add", data)
@@ -111,7 +103,7 @@ class TestPaths:
         assert Task.objects.count() == 1
 
     @pytest.mark.parametrize("broken", [
-        {"BACKEND": "does.not.exist"}, {"BACKEND": 7}, {"BACKEND": BACKEND, "OPTIONS": {"nonsense": 1}},
+        {"BACKEND": "does.not.exist"}, {"BACKEND": BACKEND, "OPTIONS": {"nonsense": 1}},
     ])  # fmt: skip
     def test_an_alias_that_is_broken_breaks_no_other(self, broken: dict[str, object]) -> None:
         good = {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"modules": ["tests.tasks.elsewhere"]}}
