@@ -31,7 +31,7 @@ BROWSER = "tests/browser/"
 # and of two versions of the code: what the database answers then is tested with its statements. Of browsers, one page
 # with all its scripts is tested everywhere.
 ONCE = (
-    "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_answers.py",
+    "tests/benchmarks/", "tests/browser/test_accessibility.py",
     "tests/browser/test_docs_search.py", "tests/browser/test_operating.py", "tests/browser/test_overview.py",
     "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/", "tests/docs/", "tests/examples/",
     "tests/faults/test_alone.py::test_it", "tests/faults/test_checker.py", "tests/faults/test_handlers.py::test_child",
@@ -80,11 +80,11 @@ DATABASE = ("tests/faults/", "tests/proofs/", "tests/stator/db/", "tests/tasks/q
 # What takes long, and mostly shows elsewhere first: RELEASE=1 bin/test runs it as well, before a release. Benchmarks
 # run at their real sizes then, too, and faults in bin/chaos. Packages for schemas and other languages change when they
 # are released. Examples over HTTP are calls that the tests of the API and of its client make. What an action of its
-# own process holds or prints, its code decides. What an earlier version left in a database, and a rollout under load,
-# change with rows and columns.
+# own process holds or prints, its code decides. The twelve situations are mended by commands in each run. What an
+# earlier version left in a database, and a rollout under load, change with rows and columns.
 RELEASE = (
     "tests/benchmarks/test_modules.py", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
-    "tests/browser/test_themes.py", "tests/examples/codeindex/test_kill.py",
+    "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/examples/codeindex/test_kill.py",
     "tests/faults/test_failover.py::test_commits", "tests/faults/test_release_migration.py::test_what",
     "tests/faults/test_versions.py", "tests/stator/extensions/schemas/test_schemas_packages.py",
     "tests/tasks/api/test_api_guide.py::test_clients", "tests/tasks/api/test_api_guide.py::test_examples",

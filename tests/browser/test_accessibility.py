@@ -18,6 +18,7 @@ from tests.stator.overviews import PARCELS
 from tests.stator.overviews import URL as OVERVIEW
 from tests.tasks.admin.pages import page
 from tests.tasks.making import make_queue, make_task
+from tests.testapp.approvals import Expense
 from tests.testapp.operators import Parcel
 
 pytest.importorskip("axe_core_python", reason="needs axe-core-python, which is in requirements-dev.txt")
@@ -59,14 +60,16 @@ def pages(transactional_db: None) -> dict[str, str]:
     Parcel.objects.create(address="retried")
     Parcel.stator.filter(address="retried").retry(actor="ada")
     assert Report.objects.exists()
+    expense = Expense.objects.create()
     return {
-        "overview": OVERVIEW, "model": PARCELS,
+        "overview": OVERVIEW, "model": PARCELS, "inbox": "/admin/stator/event/waiting/",
         "list": LIST, "filtered list": f"{LIST}?condition=failing", "failing": page_of(failing), "held": page_of(held),
         "worker": f"/admin/stator/worker/{worker_of(token)}/change/", "reports": "/admin/stator/report/",
         "add pause": "/admin/stator/pause/add/", "tasks": "/admin/tasks/task/", "queues": "/admin/tasks/queue/",
         "queue": page(queue), "dead letter": page(tasks[0]), "schedule": page(schedule),
         "schedules": "/admin/tasks/schedule/", "publish": "/admin/tasks/task/add/",
         "search": f"{OVERVIEW}?q=street", "actions": "/admin/stator/action/",
+        "event": f"/admin/testapp/expense/{expense.pk}/change/",
         "action": f"/admin/stator/action/{Action.objects.get().pk}/change/",
     }  # fmt: skip
 
@@ -79,7 +82,7 @@ def violations(browser: Browser) -> list[str]:
 
 
 # The pages that have a layout of their own on phones; they are looked at in dark colours as well.
-NARROW = ("overview", "list", "failing", "schedule", "search", "actions")
+NARROW = ("overview", "inbox", "list", "failing", "schedule", "search", "actions")
 
 
 def test_pages_are_accessible(browser: Browser, pages: dict[str, str]) -> None:

@@ -3,14 +3,11 @@
 Each is found and mended from the index of the admin by at most five clicks, and what is shown on the way is so.
 """
 
-import io
-from contextlib import suppress
-
 import pytest
-from django.core.management import call_command
 
 from tasks.models import Schedule
 from tests.browser.conftest import Browser
+from tests.commanding import shell
 from tests.processes import WorkerProcess, wait_until
 from tests.situations import Situation, fill, inject
 from tests.stator.making import raw
@@ -170,10 +167,7 @@ def says_that_all_is_well(browser: Browser) -> bool:
     browser.go("/admin/stator/overview/")
     said = browser.text("#content")
     assert said
-    out = io.StringIO()
-    with suppress(SystemExit):
-        call_command("stator", "status", stdout=out)
-    return "No problems" in said or "No problems" in out.getvalue()
+    return "No problems" in said or "No problems" in shell("stator", "status")
 
 
 @pytest.mark.django_db(transaction=True)

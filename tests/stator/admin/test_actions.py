@@ -161,21 +161,17 @@ def test_action_asks_and_acts_in_the_name_of_the_user(login: Login, name: str) -
         assert kept == (f"view_{label}+{verb.needs}_{label}", verb.reason)
 
 
-def test_page_before_a_move_names_what_is_moved_and_the_states(admin_client: Client) -> None:
-    parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(3)]
+def test_page_before_a_move_names_what_is_moved(admin_client: Client) -> None:
+    parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(2)]
     held = claim(Parcel)
     # The action that was chosen below the list.
     data = {"action": ["stator_retry", "stator_move"], "index": "1", "_selected_action": [one.pk for one in parcels]}
     text = admin_client.post(LIST, data).content.decode()
-    assert "3 parcels will be moved by hand" in text
+    assert "2 parcels will be moved by hand" in text
     assert "1 of them is being attempted at the moment" in text
-    assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
-    assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
-    assert re.findall(r'name="action" value="(\w*)"', text) == ["stator_move"]
+    assert all(f"parcel to no. {number} (packed)" in text for number in range(2))
     move(admin_client, *parcels)
     assert not held.still_mine()
-    history = admin_client.get(f"{LIST}{parcels[0].pk}/history/").content.decode()
-    assert "Moved to delivered by hand. because" in history
 
 
 def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
@@ -186,9 +182,8 @@ def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
     names = [name for name in Parcel.state_graph.states if name != "delivered"]
     asked = act(admin_client, "stator_move", parcel).content.decode()
     assert re.findall(r'<option value="(\w*)"', asked) == ["", *names]
-    for across in ("0", "1"):
-        told = move(admin_client, parcel, select_across=across).content.decode()
-        assert "delivered is not a state to which objects can be moved by hand. Choose packed or" in told
+    told = move(admin_client, parcel).content.decode()
+    assert "delivered is not a state to which objects can be moved by hand. Choose packed or" in told
     parcel.refresh_from_db()
     assert parcel.state == "packed"
     assert not History.objects.exists()
@@ -280,25 +275,17 @@ def confirmed(client: Client, asked: Any, *parcels: Parcel, url: str = LIST, **d
     return client.post(url, chosen, follow=True).content.decode()
 
 
-def test_object_that_moved_since_it_was_shown_is_left_alone_and_named(admin_client: Client) -> None:
-    one, other = Parcel.objects.create(), Parcel.objects.create()
-    asked = act(admin_client, "stator_move", one, other)
-    one.transition_perform("sent", actor="bob")
-    told = confirmed(admin_client, asked, one, other)
-    assert (row(one).state, row(other).state) == ("sent", "delivered")
-    assert f"1 parcel moved to delivered. 1 parcel was not changed (since you were asked: {one.pk} is in sent" in told
-
-
-def test_object_that_left_the_filter_or_is_gone_is_named(admin_client: Client) -> None:
-    one, gone, url = Parcel.objects.create(), Parcel.objects.create(), f"{LIST}?state__exact=packed"
+def test_object_that_moved_since_it_was_shown_or_is_gone_is_left_alone_and_named(admin_client: Client) -> None:
+    (one, other, gone), url = (Parcel.objects.create() for _ in range(3)), f"{LIST}?state__exact=packed"
     pk = gone.pk
-    asked = act(admin_client, "stator_move", one, gone, url=url)
-    one.transition_perform("sent")
+    asked = act(admin_client, "stator_move", one, other, gone, url=url)
+    one.transition_perform("sent", actor="bob")
     gone.delete()
     gone.pk = pk
-    told = confirmed(admin_client, asked, one, gone, url=url)
-    assert f"2 parcels were not changed (since you were asked: {one.pk} is in sent now, {pk} is gone)" in told
-    assert row(one).state == "sent"
+    told = confirmed(admin_client, asked, one, other, gone, url=url)
+    assert (row(one).state, row(other).state) == ("sent", "delivered")
+    assert "1 parcel moved to delivered. 2 parcels were not changed" in told
+    assert f"(since you were asked: {one.pk} is in sent now, {pk} is gone)" in told
 
 
 def test_claim_in_between_is_no_move(admin_client: Client) -> None:
@@ -324,19 +311,7 @@ def test_all_rows_of_a_filter_are_those_that_were_shown(
     assert "not changed" in told
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "nope",
-        "[]",
-        "{}",
-        '{"rows": {"x": [1, 2]}}',
-        '{"rows": {"1": 3}}',
-        '{"at": "now", "states": []}',
-        "[" * 9999,
-    ],
-)
+@pytest.mark.parametrize("text", ["", '{"rows": {"1": 3}}', "[" * 9999], ids=range(3))
 def test_what_says_not_what_was_shown_is_asked_again(admin_client: Client, text: str) -> None:
     parcel = Parcel.objects.create()
     posted = {**MOVE, "_selected_action": [parcel.pk], "stator_seen": text}

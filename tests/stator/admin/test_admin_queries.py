@@ -95,15 +95,13 @@ def count_of(request: Callable[[], Any], status: int = 200, *, again: bool = Fal
 OF_KEPT: dict[str, Any] = {model._meta.model_name: model for model in (History, Report, Stats, Depth, Worker, Pause)}
 LISTS = [
     LIST, f"{LIST}?state=packed", f"{LIST}?o=1",
-    *(f"{LIST}?condition={each}" for each in ("ready", "leased", "failing", "quarantined")),
-    *(f"{LIST}?condition={each}" for each in ("stuck", "overdue", "unknown")),
+    *(f"{LIST}?condition={each}" for each in ("leased", "failing", "stuck")),
     *(f"{KEPT}{each}/" for each in OF_KEPT),
-    f"{KEPT}history/?kind=error", f"{KEPT}history/?q=testapp.parcel", f"{KEPT}report/?q=ValueError",
+    f"{KEPT}history/?kind=error", f"{KEPT}report/?q=ValueError",
 ]  # fmt: skip
 PAGES = [
-    "/admin/", "/admin/testapp/", *(f"{LIST}{{first}}/{each}/" for each in ("change", "stator", "history", "delete")),
-    f"{LIST}add/", f"{KEPT}pause/add/", OVERVIEW, f"{OVERVIEW}?live=1",
-    *(f"{OVERVIEW}?model=testapp.Parcel{each}" for each in ("", "&period=month", "&period=hour", "&live=1")),
+    "/admin/", *(f"{LIST}{{first}}/{each}/" for each in ("change", "history")), f"{LIST}add/", OVERVIEW,
+    f"{OVERVIEW}?model=testapp.Parcel&period=month",
 ]  # fmt: skip
 
 
@@ -134,7 +132,7 @@ def test_page_takes_no_more_statements_for_more_rows(admin_client: Client) -> No
     assert counts_of(admin_client, urls, again=True) == few
 
 
-@pytest.mark.parametrize(("name", "across"), [("stator_move", "0"), ("stator_move", "1"), ("stator_pause", "0")])
+@pytest.mark.parametrize(("name", "across"), [("stator_move", "1"), ("stator_pause", "0")])
 def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Client, name: str, across: str) -> None:
     """For chosen rows, and for all rows that a filter finds."""
 

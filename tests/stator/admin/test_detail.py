@@ -9,16 +9,14 @@ from django.test import Client
 from stator.extensions.problems.kinds import kind_of
 from stator.extensions.progress.models import keep_progress, reached
 from stator.models import History, Pause, Report, Worker
-from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.workers import worker_of
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
-from tests.stator.admin.requests import LIST, act, claim, live, page_of, part, set_columns
+from tests.stator.admin.requests import LIST, act, claim, live, page_of, part
 from tests.stator.making import LEASED, ago, expire, put
 from tests.testapp.approvals import Expense
 from tests.testapp.operators import Letter, Parcel
 from tests.testapp.power import Order
-from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -60,12 +58,6 @@ class TestButtons:
     def test_offers_the_moves_of_the_graph_then_any_other(self, admin_client: Client) -> None:
         assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", "returned", ""]
 
-    def test_row_that_is_paused_by_name_is_resumed(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        Parcel.stator.pause(where={"pk__in": [parcel.pk]})
-        text = live(admin_client, parcel)
-        assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_retry", "stator_resume", "stator_move"]
-
     def test_pause_that_holds_it_is_ended_from_its_page_and_from_its_list(self, login: Login) -> None:
         parcel = Parcel.objects.create()
         client = login("change_parcel")
@@ -95,30 +87,18 @@ ORDERS = "/admin/testapp/order/"
 
 class TestTimeline:
     def test_shows_moves_errors_and_manual_actions_newest_first(self, admin_client: Client) -> None:
-        order = Order.objects.create(amount=101)
-        set_columns(order, state="working")
-        order.refresh_from_db()
+        order = put(Order, amount=101, state="working", state_ready=True)
         attempt(order)
         order.transition_perform("waiting", actor="ada", reason="paid by card")
-        Order.objects.filter(pk=order.pk).update(amount=1)
-        set_columns(order, state="working")
-        order.refresh_from_db()
-        attempt(order)
-        History.objects.update(at=ago(60))
         for number, kept in enumerate(History.objects.order_by("-pk")):
-            History.objects.filter(pk=kept.pk).update(at=ago(60 * number + 5))
+            History.objects.filter(pk=kept.pk).update(at=ago(60 * number + 65))
         text = part(live(admin_client, order, ORDERS), "past")
-        assert re.findall(r'stator-what">([^<]+)<', text) == [
-            "working \N{RIGHTWARDS ARROW} shipped",
-            "working \N{RIGHTWARDS ARROW} waiting by hand",
-            "An attempt in working failed",
-        ]
-        assert re.findall(r"by (ada|worker)", text) == ["worker", "ada", "worker"]
+        told = ["working \N{RIGHTWARDS ARROW} waiting by hand", "An attempt in working failed"]
+        assert re.findall(r'stator-what">([^<]+)<', text) == told
+        assert re.findall(r"by (ada|worker)", text) == ["ada", "worker"]
         assert "paid by card" in text
         assert "ValueError: unlucky" in text
-        assert re.search(r"attempt 1, took \d+ ms", text)
         assert re.search(r"1 m \d+ s ago", text)
-        assert "StatorMeta.history" not in text
 
 
 @pytest.mark.needs("reports")
@@ -173,18 +153,11 @@ def test_lost_lease_is_in_the_timeline_with_what_became_of_its_worker(admin_clie
 
 
 class TestPage:
-    def test_shows_every_column(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        text = admin_client.get(page_of(parcel)).content.decode()
-        assert all(f"field-{name}" in text for name in FRAMEWORK_COLUMNS)
-
     @pytest.mark.needs("pauses")
     @pytest.mark.parametrize(
         ("given", "buttons"),
         [
             (["view_parcel"], []),
-            (["change_parcel"], ["stator_retry", "stator_pause"]),
-            (["view_parcel", "force_parcel"], ["stator_move"]),
             (["change_parcel", "force_parcel"], ["stator_retry", "stator_pause", "stator_move"]),
         ],
     )
@@ -210,18 +183,3 @@ class TestLinks:
         assert f'testapp.Parcel <a href="{page_of(parcel)}">{parcel.pk}</a> in packed' in (
             admin_client.get(address).content.decode()
         )
-
-    def test_event_leads_to_its_object(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create(orders="fail")
-        attempt(parcel)
-        Parcel.stator.retry(actor="ada")
-        for name in ("report", "history"):
-            assert f'<a href="{page_of(parcel)}">{parcel.pk}</a>' in (
-                admin_client.get(f"/admin/stator/{name}/").content.decode()
-            )
-
-    def test_waiting_object_leads_to_the_awaited_one(self, admin_client: Client) -> None:
-        build = Build.objects.create()
-        rollout = Rollout.objects.create(build=build)
-        text = admin_client.get(f"/admin/testapp/rollout/{rollout.pk}/change/").content.decode()
-        assert f'<a href="/admin/testapp/build/{build.pk}/change/">testapp.Build {build.pk}</a>' in text

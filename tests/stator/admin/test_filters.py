@@ -19,8 +19,8 @@ from tests.stator.admin.requests import LIST, claim, set_columns
 from tests.stator.making import raw
 from tests.testapp.operators import Parcel
 
-STATES = ("packed", "stamped", "sent", "Zebra", "lost")
-DUE = (None, -3600, 3600, 800 * 86400)
+STATES = ("packed", "sent", "Zebra", "lost")
+DUE = (None, -3600, 800 * 86400)
 
 
 @pytest.fixture
@@ -68,22 +68,22 @@ def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) 
             assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
 
 
-@pytest.mark.parametrize("name", ["failed", "quarantined"])
-def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None, name: str) -> None:
+def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None) -> None:
     Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
     some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
     raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[:3]]).update(state_failures=1)
     raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[3:]]).update(state_crashes=3)
     analyze(Parcel)
-    rows = getattr(OperatorQuerySet(Parcel), name)().order_by()
-    assert rows.count() == (6 if name == "failed" else 3)
-    # As the list looks for few, as it looks for its first page among many, and as they are counted.
-    for asked in (rows.values_list("pk")[:2001], rows.values("pk")):
-        plan = asked.explain()
-        assert "st_crash_" in plan, plan
-        assert ("st_fail_" in plan) == (name == "failed"), plan
-    page = Parcel.objects.filter(pk__in=rows.values("pk")).order_by("-pk")[:100].explain()
-    assert "st_crash_" in page, page
+    for name in ("failed", "quarantined"):
+        rows = getattr(OperatorQuerySet(Parcel), name)().order_by()
+        assert rows.count() == (6 if name == "failed" else 3)
+        # As the list looks for few, as it looks for its first page among many, and as they are counted.
+        for asked in (rows.values_list("pk")[:2001], rows.values("pk")):
+            plan = asked.explain()
+            assert "st_crash_" in plan, plan
+            assert ("st_fail_" in plan) == (name == "failed"), plan
+        page = Parcel.objects.filter(pk__in=rows.values("pk")).order_by("-pk")[:100].explain()
+        assert "st_crash_" in page, page
 
 
 @pytest.mark.postgresql

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 class TestRelations:
     @pytest.mark.needs("undo")
     def test_related_objects_are_entered_by_key_and_never_listed(self, admin_client: Client) -> None:
-        builds = Build.objects.bulk_create(Build() for _ in range(300))
+        builds = Build.objects.bulk_create(Build() for _ in range(9))
         rollout = Rollout.objects.create(build=builds[7])
         text = admin_client.get(f"/admin/testapp/rollout/{rollout.pk}/change/").content.decode()
         assert re.search(

@@ -67,9 +67,8 @@ FORMS = ["task/add/", "schedule/add/", "consumer/add/"]
 PAGES: list[tuple[Any, dict[str, Any], str]] = [
     (Task, {"state": "pending", "state_ready": True}, "change"),
     (Task, {"state": "pending", "state_claim__isnull": False}, "change"),
-    (Task, {"state": "shared"}, "change"),  # tasks.extensions.shared
     *((Task, {"state": "errored"}, page) for page in ("change", "history")),
-    *((model, {}, "change") for model in (Queue, Run, Schedule, Consumer)),
+    *((model, {}, "change") for model in (Queue, Schedule)),
 ]
 
 

@@ -7,7 +7,7 @@ from django.urls import reverse
 from stator.testing import drain
 from tasks import querysets
 from tasks.admin import batches
-from tasks.models import Batch, Task
+from tasks.models import Batch
 from tests.queries import statements, unbounded
 from tests.tasks.admin.pages import act, page, text_of
 from tests.tasks.making import claim_one
@@ -47,27 +47,19 @@ def test_list_shows_how_many_tasks_are_left_with_bounded_counts(admin_client, ba
     assert row.shown_left == "1"
 
 
-def test_operator_requeues_what_failed_and_cancels(admin_client, batch):
-    assert "get all their attempts again" in text_of(
-        act(admin_client, "batch_requeue", batch, confirmed=False, url=LIST)
-    )
-    act(admin_client, "batch_requeue", batch, url=LIST, reason="there is a new disk")
-    assert Task.objects.filter(batch=batch, state="pending").count() == 2
+def test_what_was_canceled_is_not_requeued(admin_client, batch):
     act(admin_client, "batch_cancel", batch, url=LIST, reason="ordered twice")
-    batch.refresh_from_db()
-    assert (batch.state, batch.counts()["canceled"]) == ("canceled", 2)
+    assert LogEntry.objects.get().change_message == "Canceled. ordered twice"
     shown = text_of(act(admin_client, "batch_requeue", batch, url=LIST))
     assert "0 batches requeued. Not changed: batch album-7 is canceled" in shown
-    assert "ordered twice" in LogEntry.objects.values_list("change_message", flat=True)[1]
 
 
-def test_batches_that_are_too_many_for_one_action_are_told_beside_what_was_refused(admin_client, queue, monkeypatch):
+def test_batches_that_are_too_many_for_one_action_are_told(admin_client, queue, monkeypatch):
     monkeypatch.setattr(batches, "AT_ONCE", 2)
     made = [Batch.objects.create(queue=queue) for _ in range(3)]
-    made[0].cancel()
-    shown = text_of(act(admin_client, "batch_requeue", *made, url=LIST))
-    assert f"Not changed: batch {made[0].pk} is canceled" in shown
-    assert "1 more are left: at most 2 are changed at once" in shown
+    assert "1 more are left: at most 2 are changed at once" in text_of(
+        act(admin_client, "batch_cancel", *made, url=LIST)
+    )
 
 
 def test_dead_letters_beyond_those_of_one_call_are_told(admin_client, batch, monkeypatch):

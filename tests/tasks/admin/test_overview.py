@@ -5,11 +5,11 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
+from tests.tasks.admin.pages import person
 
 pytestmark = pytest.mark.django_db
 
@@ -17,10 +17,8 @@ URL = "/admin/stator/overview/?model=tasks.Task"
 
 
 def client_with(*codenames: str) -> Client:
-    user = User.objects.create_user("anna", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=["view_overview", *codenames]))
     client = Client()
-    client.force_login(user)
+    client.force_login(person("view_overview", *codenames))
     return client
 
 
