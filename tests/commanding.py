@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import suppress
 
 import pytest
 from django.core.management import CommandError, call_command, execute_from_command_line
@@ -42,3 +43,11 @@ def line_at_a_terminal(capsys, *arguments):
     [line] = errors.strip().splitlines()
     assert out == ""
     return line
+
+
+def shell(*arguments):
+    """What ``manage.py`` prints."""
+    out = io.StringIO()
+    with suppress(SystemExit):
+        call_command(*arguments, stdout=out, stderr=out)
+    return out.getvalue()

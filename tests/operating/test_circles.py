@@ -101,14 +101,11 @@ def drawing(page):
     ]
 
 
-def test_what_waits_for_something_else_is_no_circle():
+def test_object_that_waits_for_itself_is_a_circle_and_what_waits_for_something_else_is_none():
     build = put(Build, state="checked", state_ready=False)
     first = parked(build=build)
     assert circle_through(Rollout, parked(after=first).pk, "default") == []
     assert circle_through(Build, build.pk, "default") == []
-
-
-def test_object_that_waits_for_itself_is_a_circle():
     alone = parked()
     change(alone, after=alone)
     assert circle_through(Rollout, alone.pk, "default") == [(Rollout, alone.pk)]

@@ -17,7 +17,7 @@ from tests.operating.tools import overview, shell
 from tests.queries import unbounded
 from tests.stator.making import ago, change, raw
 from tests.testapp.explained import Errand
-from tests.testapp.fairness import Enquiry, Ticket
+from tests.testapp.fairness import Enquiry
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def live():
     """A worker that lives for longer than anything has waited."""
-    models = ["testapp.errand", "testapp.enquiry", "testapp.ticket", "tasks.task"]
+    models = ["testapp.errand", "testapp.enquiry", "tasks.task"]
     Worker.objects.create(id="b" * 12, host="oak", pid=7, version="1", models=models, database="default")
     raw(Worker).update(started=ago(9000))
 
@@ -70,10 +70,8 @@ def test_value_that_holds_the_line_is_named_and_its_command_lets_others_through(
     ("model", "values"),
     [
         pytest.param(Enquiry, [{"tenant": str(one["tenant"])} for one in ONE_MANY], id="they take turns"),
-        pytest.param(Errand, [{"tenant": 7}] * 240, id="nobody else"),
         pytest.param(Errand, [{"tenant": number % 4} for number in range(240)], id="nobody has many"),
         pytest.param(Errand, [{"tenant": 7}] * 40 + [{"tenant": 8}] * 5, id="few"),
-        pytest.param(Ticket, [{"urgency": 1}] * 240 + [{"urgency": 5}] * 3, id="a priority is no tenant"),
     ],
 )
 def test_line_that_nobody_holds_is_no_problem(model, values):

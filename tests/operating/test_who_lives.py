@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 
@@ -26,8 +25,8 @@ KINDS = {
     "exited": (900, 100, 100, False),
     "just started": (5, 1, None, True),
 }
-# Nobody, each alone, two that live, and each that serves beside each that does not.
-CREWS = [(), *((kind,) for kind in KINDS), ("live", "live"), *product(("live", "just started"), ("hung", "exited"))]
+# Nobody, each alone, and one that serves beside one that does not.
+CREWS = [(), *((kind,) for kind in KINDS), ("live", "hung"), ("just started", "exited")]
 
 
 def register(kind, held):
@@ -98,8 +97,7 @@ def test_row_of_a_model_that_nobody_serves_is_not_green(waiting, admin_client):
 @pytest.mark.parametrize(
     ("lives", "served"),
     [
-        ([], 0), ([(100, 0)], 100), ([(100, 0), (500, 105)], 500), ([(5, 0), (500, 105)], 5), ([(5, 0), (9, 0)], 9),
-        ([(5, 0), (40, 6), (90, 38)], 90),
+        ([], 0), ([(100, 0), (500, 105)], 500), ([(5, 0), (500, 105)], 5), ([(5, 0), (40, 6), (90, 38)], 90),
     ],
 )  # fmt: skip
 def test_service_without_a_gap(lives, served):

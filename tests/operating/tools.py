@@ -1,22 +1,15 @@
 """What an operator sees: the output of commands, and the overview."""
 
 import html
-import io
 import re
-from contextlib import suppress
 
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
+from tests.commanding import shell
 
-def shell(*arguments):
-    """What ``manage.py`` prints."""
-    out = io.StringIO()
-    with suppress(SystemExit):
-        call_command(*arguments, stdout=out, stderr=out)
-    return out.getvalue()
+__all__ = ["overview", "shell"]
 
 
 def overview():

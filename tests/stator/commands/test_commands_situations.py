@@ -1,14 +1,12 @@
 """The twelve situations of ``tests/situations.py`` at a shell: each is found by one command and mended by a second."""
 
-import io
 import json
 import shlex
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
+from tests.commanding import shell
 from tests.situations import Situation, fill, inject
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,14 +15,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 CHOICES = {"testapp.Build": "built", "testapp.Parcel": "returned"}
 
 STATUS, DOCTOR = ("stator", "status"), ("stator", "doctor", "--database", "default")
-
-
-def shell(*arguments: str) -> str:
-    """What ``manage.py`` prints."""
-    out = io.StringIO()
-    with suppress(SystemExit):
-        call_command(*arguments, stdout=out)
-    return out.getvalue()
 
 
 def troubles() -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from tasks.extensions.problems.versions import versions
 from tasks.models import Queue, Schedule
 from tasks.queue.serving import registered
 from tasks.testing import advance
-from tests.commanding import asked
 from tests.stator.making import ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -59,18 +58,6 @@ def test_actions_that_only_some_workers_have_are_named_with_them():
         "newer; oak/4 knows echo (queue encode); oak/1, "
         "this process know none of these."
     ]
-
-
-def test_doctor_and_status_tell():
-    live(2, with_more("newer"))
-    sentence = (
-        "tasks.Task: 2 sets of actions are in use, so a process leaves alone what only others know: oak/2 knows newer; "
-        "this process does not"
-    )
-    found = [each["message"] for each in asked("stator", "doctor")["findings"] if each["check"] == "versions"]
-    assert found == [sentence]
-    status = [each for each in asked("stator", "status", "tasks.Task")["troubles"] if each["code"] == "versions"]
-    assert [f"{each['where']}: {each['sentence']}" for each in status] == [sentence]
 
 
 def test_tick_waits_for_the_worker_that_has_the_action_of_its_task():
