@@ -16,17 +16,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 OF_PAUSES: list[tuple[list[str], str]] = [
     (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be stored as JSON"),
-    (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
     (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
     (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
-    (["pause", LABEL, "--for", "-1"], "--for -1.0 must be above 0"),
     (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
-    (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
 ]
 OF_EVENTS: list[tuple[list[str], str]] = [
-    (["send", EXPENSES, "1", "aprove"], "ExpenseGraph has no event 'aprove'; its events: approve, reject, hurry"),
     (["send", EXPENSES, "1", "approve", "--by", "nobody"], "--by 'nobody': there is no such user; give the usern"),
-    (["send", EXPENSES, "1", "reject", "--payload", "{"], "--payload '{' is not JSON: Expecting property name"),
     (["send", EXPENSES, "1", "reject", "--payload", "[" * 20_000], "is nested too deep"),
 ]
 OF_UNDO: list[tuple[list[str], str]] = [
@@ -35,29 +30,21 @@ OF_UNDO: list[tuple[list[str], str]] = [
 BAD: list[tuple[list[str], str]] = [
     *OF_PAUSES,  # stator.extensions.pauses
     *OF_EVENTS,  # stator.extensions.events
-    (["explain", "x;drop table", "1"], "is not a model; managed models are:"),  # stator.extensions.problems
     (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),  # stator.extensions.problems
-    (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),  # stator.extensions.problems
+    (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),  # stator.extensions.problems
     (["adopt", "nowhere"], "'nowhere' must be app.Model.column"),  # stator.extensions.adopt
     (["errors", "nowhere"], "is not a model"),  # stator.extensions.reports
     (["shadow", "nowhere"], "is not a model"),  # stator.extensions.shadow
     (["statements", "nowhere"], "is not a model"),
-    (["preview", "auth.User"], "is not managed by Stator"),
-    (["preview", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
     (["preview", LABEL, "--limit", "9999999"], "--limit 9999999 must be from 1"),
-    (["preview", LABEL, "--timeout", "0"], "--timeout 0.0 must be above 0"),
     (["preview", LABEL, "--where", "name__regex=("], "patterns are not allowed"),
     *OF_UNDO,  # stator.extensions.undo
-    (["explain", "auth.User", "1"], "is not managed by Stator"),  # stator.extensions.problems
-    (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),  # stator.extensions.problems
-    (["explain", LABEL, "1", "--database", "nowhere"], "'nowhere' is not in DATABASES"),  # stator.extensions.problems
     (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),
-    (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
+    (["retry", LABEL, "--error", "OSError", "--failed"], "--error chooses the objects by itself"),
     (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
     (["move", LABEL, "nowhere", "1", "--reason", "r"], "'nowhere' is not a state"),
     (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; give a reason"),
     (["move", LABEL, "done", "--reason", "r"], "choose objects: either their keys, or --state OLD"),
-    (["retry", LABEL, "--error", "OSError", "--failed"], "--error chooses the objects by itself"),
     (["status", "nowhere.Nothing"], "is not a model"),  # stator.extensions.problems
     (["graph", "nowhere"], "is not a model"),  # stator.extensions.pictures
     (["doctor", "--database", "nowhere"], "is not in DATABASES"),  # stator.extensions.problems
@@ -70,11 +57,11 @@ def test_each_subcommand_has_a_bad_input():
     assert {arguments[0] for arguments, _ in BAD} == {*subcommands()}
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_bad_input_is_refused_in_one_line(arguments, message):
+def test_bad_input_is_refused_in_one_line():
     put(Errand, pk=1)
     put(Expense, pk=1)  # stator.extensions.events
-    assert message in refused(*arguments)
+    for arguments, message in BAD:
+        assert message in refused(*arguments), arguments
     assert not Pause.objects.exists()  # stator.extensions.pauses
     assert not History.objects.exists()
 
@@ -89,10 +76,6 @@ def test_user_without_a_name_is_a_number(monkeypatch):
 
 
 # The answer of a subcommand as a table
-
-
-def test_columns_are_as_wide_as_their_content_and_lines_have_no_space_at_the_end():
-    assert table(["name", "n"], [["a", 1000], ["longer", 2]]) == ["name    n", "a       1000", "longer  2"]
 
 
 def test_control_characters_in_a_cell_are_spelled_out():

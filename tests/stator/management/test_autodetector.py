@@ -85,11 +85,6 @@ class TestAutodetector:
         with pytest.raises(CommandError, match=r"state: 1 was the value of old and is now that of public, so rows of "):
             changes(before, graph)
 
-    def test_first_record_of_the_names_alters_the_field_only(self):
-        before = models.CharField(default="draft", editable=False, max_length=100)
-        (operation,) = changes(before, graph_of(["draft", "public"]))
-        assert type(operation).__name__ == "AlterField"
-
     def test_order_of_states_changes_nothing(self):
         assert changes(recorded("draft", "a", "b"), graph_of(["draft", "b", "a"])) == []
 

@@ -18,7 +18,7 @@ from stator.extensions.reports.models import failure_report
 from stator.graph import State, StateGraph
 from stator.graph.failures import describe
 from stator.models import Problem, ProblemKind, StateField, StatorModel
-from tests.commanding import asked, run
+from tests.commanding import run
 from tests.stator.making import ago, put
 from tests.testapp.basic import Step
 from tests.testapp.explained import Errand
@@ -124,19 +124,21 @@ def failing(db):
 @pytest.mark.parametrize("what", FAILS)
 def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, failing, what):
     FAILS[what](monkeypatch)
-    standing = asked("stator", "status")["troubles"]
-    [unread] = [one for one in standing if one["code"] == "unread"]
-    assert (unread["where"], unread["level"]) == ("testapp.Errand", "error")
-    assert unread["sentence"].startswith("not everything is shown: ")
-    assert "\n" not in unread["sentence"]
-    assert "failing" in {one["code"] for one in standing if one["where"] == "testapp.Parcel"}
-    run("stator", "errors")
+    standing = kinds.problems_in(survey("default", [Errand, Parcel]))
+    [unread] = [one for one in standing if one.code == "unread"]
+    assert (unread.where, unread.level) == ("testapp.Errand", "error")
+    assert unread.sentence.startswith("not everything is shown: ")
+    assert "\n" not in unread.sentence
+    assert "failing" in {one.code for one in standing if one.where == "testapp.Parcel"}
 
 
 def test_every_place_says_that_a_look_has_failed(monkeypatch, failing, admin_client):
     FAILS["numbers"](monkeypatch)
     assert "testapp.Errand: not everything is shown" in run("stator", "doctor", code=1)
     assert "not everything is shown" in admin_client.get("/admin/stator/overview/").text
+    FAILS["errors"](monkeypatch)
+    assert "not everything is shown" in run("stator", "status")
+    run("stator", "errors")
 
 
 @pytest.mark.needs("metrics")

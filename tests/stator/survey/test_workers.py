@@ -9,7 +9,7 @@ from stator.models import Worker
 from stator.querysets import OperatorQuerySet
 from stator.survey.depths import depths
 from stator.survey.looks import Looks
-from stator.survey.numbers import NAMED, SHOWN
+from stator.survey.numbers import NAMED
 from stator.survey.workers import workers_holding
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
@@ -68,9 +68,3 @@ def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_
     assert since[ALIVE] >= 100
     assert since[GONE] == pytest.approx(300, abs=100)
     assert since[STOPPED] == pytest.approx(600, abs=100)
-
-
-def test_no_more_workers_are_shown_than_a_page_has():
-    for number in range(SHOWN + 1):
-        register(f"{number:012x}")
-    assert (len(found().processes), len(found().shown)) == (SHOWN + 1, SHOWN)

@@ -35,13 +35,7 @@ def test_queues_are_listed_with_what_is_in_them(queue):
     assert 599 < encode["oldest"] < 660
     assert (encode["workers"], encode["paused"]) == (["maker"], [])
     assert (mail["paused"], mail["pause"]) == (["publish", "claim"], "paused by ada (disk is full)")
-    lines = run("queues").splitlines()
-    assert lines[0].split() == operating.HEADS
-    name, waiting, *oldest, later, running, dead, workers, paused = lines[1].split()
-    assert (name, waiting, oldest[:2], later, running, dead, workers, paused) == (
-        "encode", "4", ["10", "m"], "2", "1", "3", "1", "-",
-    )  # fmt: skip
-    assert lines[2].endswith("publish and claim: paused by ada (disk is full)")
+    assert "publish and claim: paused by ada (disk is full)" in run("queues")
     assert [one["queue"] for one in asked("queues", "mail")] == ["mail"]
 
 

@@ -27,7 +27,7 @@ def test_unknown_states_are_an_error(crew_of_all):
     assert "mislaid" in found["states"]["message"]
 
 
-def test_missing_index_is_a_warning(crew_of_all):
+def test_missing_index_is_a_warning():
     # On MariaDB, Django neither adds nor removes one with expressions.
     index = next(index for index in own_indexes(Errand) if not index.contains_expressions)
     with connection.schema_editor() as editor:
@@ -111,17 +111,17 @@ def test_replica_is_refused():
 
 
 @pytest.mark.postgresql
-def test_invalid_index_is_a_warning(crew_of_all):
+def test_invalid_index_is_a_warning():
     """A failed CREATE INDEX CONCURRENTLY leaves an invalid index."""
     name = own_indexes(Errand)[0].name
     change_it = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
     with connection.cursor() as cursor:
         cursor.execute(change_it, [False, name])
         try:
-            finding = examined("--database", "default")[1]["indexes"]
+            finding = tables.indexes("default", [Errand])
         finally:
             cursor.execute(change_it, [True, name])
-    assert (finding["level"], finding["message"]) == ("warn", f"missing or invalid: {name}")
+    assert (finding.level, finding.sentence) == ("warning", f"missing or invalid: {name}")
 
 
 @pytest.mark.postgresql
@@ -136,11 +136,6 @@ def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all, monk
         assert "1 partitions of stator_history are missing" in found["partitions"]["message"]
         assert asked("prune")["partitions"] == {"default": 1}
         assert newest in names(History)
-
-
-@pytest.mark.postgresql
-def test_a_default_partition_with_rows_is_named():
-    with divided("stator.History", "month"):
         History.objects.create(model_label="x", object_pk="1", version=1, source="a", at=ago(-400 * 86400))
         [finding] = doctor.partitions("default", [])
     assert (finding.level, "stator_history_default has rows" in finding.sentence) == ("ok", True)

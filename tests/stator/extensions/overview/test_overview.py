@@ -39,15 +39,13 @@ class TestPage:
             # An hour may begin between them.
             own = {"model_label": "testapp.parcel", "minute": minute, "queued": 0}
             Depth.objects.create(**own, moved=moved - 600 * (back == 1 and minute.minute == 0), oldest=90, failing=7)
-        page, text = viewer.get(URL).text, text_of(viewer, URL)
+        text = text_of(viewer, URL)
         assert "No problems" in text
         figures = (
             "Moves a second 12.5 last hour: at most 12.5 Longest wait none last hour: at most 1 m 30 s "
             "Failing 0 last hour: at most 7 Workers alive 1 last hour: at most 1"
         )
         assert figures in text
-        assert text.index("Workers alive") < text.index("No problems") < text.index("Longest wait Leased")
-        assert page.split('id="stator-troubles"')[0].count('<path class="line"') == 4
 
 
 def test_errors_have_the_last_lines_of_the_log_for_users_who_may_see_reports(login: Login) -> None:
@@ -102,9 +100,7 @@ class TestRetry:
         ("data", "message"),
         [
             ({"per_minute": "0"}, "per_minute: Ensure this value is greater than or equal to 0.1."),
-            ({"per_minute": "1e9"}, "per_minute: Ensure this value is less than or equal to 1000000."),
             ({"model": "auth.User"}, "model: there is no managed model with this label"),
-            ({"fingerprint": "x" * 17}, "fingerprint: Ensure this value has at most 16 characters"),
         ],
     )
     def test_refuses_nonsense_in_one_line(self, operator: Client, data: dict[str, str], message: str) -> None:

@@ -43,25 +43,6 @@ def test_number_of_problems_is_beside_the_link(names):
     assert names("view_overview") == ["Overview (1 problem)"]
 
 
-def test_overview_is_first_and_the_others_have_names_for_people(site):
-    request = RequestFactory().get("/")
-    request.user = User.objects.create_superuser("root")
-    [ours] = [app for app in site.get_app_list(request) if app["app_label"] == "stator"]
-    names = [str(model["name"]) for model in ours["models"]]
-    first = [
-        "Overview",
-        "Waiting for you",  # stator.extensions.events
-    ]
-    assert names[: len(first)] == first
-    assert names[len(first) :] == sorted(names[len(first) :], key=str.lower)
-    some = {
-        "Moves by the hour",  # stator.extensions.stats
-        "Waiting objects by the minute",  # stator.extensions.stats
-        "Recorded steps",  # stator.extensions.steps
-    }
-    assert some <= {*names}
-
-
 def test_user_without_the_permission_has_no_link_and_nothing_is_counted(names, monkeypatch):
     monkeypatch.setattr(admin_site, "surveys", lambda models, **options: pytest.fail("counted for nobody"))
     assert names("view_pause") == []
