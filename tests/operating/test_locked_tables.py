@@ -42,7 +42,9 @@ def told(text):
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize(
-    "tables", [("testapp_step",), ("stator_worker",), ("stator_report", "stator_stats", "tasks_queue")], ids=lambda tables: tables[0]
+    "tables",
+    [("testapp_step",), ("stator_worker",), ("stator_report", "stator_stats", "tasks_queue")],
+    ids=lambda tables: tables[0],
 )
 def test_locked_table_is_named_and_hides_nothing_else(failing, tables):
     # A tool that waited for the lock would never end.
