@@ -3,7 +3,6 @@
 ``test_records_refused`` refuses rows of batches for each kind of outcome.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -28,7 +27,7 @@ from tasks.graph import TaskGraph
 from tasks.models import Queue, Run, Task
 from tasks.queue.kept_runs import KeptRuns
 from tests.stator.db.calling import ERROR
-from tests.stator.making import ago, change, claim_all, locked_elsewhere, operations_of, put, raw
+from tests.stator.making import ago, change, claim_all, operations_of, put, raw
 from tests.tasks.making import make_queue
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.baskets import Basket, Item, ItemGraph
@@ -76,7 +75,6 @@ assert EFFECTS.all is not None
 TABLE = sorted((*OF_ROWS, *EFFECTS.all, *FOLLOWING), key=lambda effect: effect.follows)
 # Columns that differ from row to row, and from worker to worker.
 OWN = ("id", "shard")
-HAPPENS = ["nothing", "unlocked", pytest.param("locked", marks=pytest.mark.postgresql)]
 
 
 @pytest.mark.needs("queue")
@@ -104,12 +102,14 @@ def test_every_effect_that_one_statement_may_write_has_a_case():
     assert may == {case.effect for case in CASES.values()}
 
 
-@pytest.mark.postgresql
-@pytest.mark.parametrize("happens", HAPPENS)
+@pytest.mark.parametrize("happens", ["nothing", "unlocked"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_effect_is_the_same_with_the_statement_and_after_it(case, happens, monkeypatch):
+def test_effect_is_the_same_in_both_implementations_with_the_statement_and_after_it(case, happens, monkeypatch):
+    kept = kept_beside(case, happens)
+    assert any(map(any, kept)) == (happens == "nothing")
+    assert kept == kept_beside(case, happens, "portable")
     if not operations_of(case.model).capabilities.writes_in_with:
-        pytest.skip("Citus takes few effects into the statement")
+        return
     asked = case.effect.wants
     answers: list[Any] = []
 
@@ -117,22 +117,10 @@ def test_effect_is_the_same_with_the_statement_and_after_it(case, happens, monke
         answers.append(asked(effect, act))
         return answers[-1] and AFTER
 
-    with_it = kept_beside(case, happens)
-    with monkeypatch.context() as patched:
-        patched.setattr(case.effect, "wants", after)
-        after_it = kept_beside(case, happens)
+    monkeypatch.setattr(case.effect, "wants", after)
+    assert kept == kept_beside(case, happens)
     assert answers
     assert not {AFTER, None}.intersection(answers)
-    assert with_it == after_it
-    assert any(map(any, with_it)) == (happens == "nothing")
-
-
-@pytest.mark.parametrize("happens", HAPPENS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_effect_is_the_same_in_both_implementations(case, happens):
-    kept = kept_beside(case, happens)
-    assert kept == kept_beside(case, happens, "portable")
-    assert any(map(any, kept)) == (happens == "nothing")
 
 
 def kept_beside(case, happens, implementation="vendor"):
@@ -142,14 +130,9 @@ def kept_beside(case, happens, implementation="vendor"):
     for _ in range(2):
         change(instance, state=case.state, state_ready=True, state_next_attempt=None, state_changed=ago(1000))
         [claim] = [claim for claim in claim_all(operations) if claim.pk == instance.pk]
-        with ExitStack() as stack:
-            if happens == "locked":
-                stack.enter_context(locked_elsewhere(instance))
-            elif happens == "unlocked":
-                change(instance, state_claim=None, state_locked_until=None)
-            operations.record([(claim, case.outcome)])
-        if happens != "nothing":
+        if happens == "unlocked":
             change(instance, state_claim=None, state_locked_until=None)
+        operations.record([(claim, case.outcome)])
     found = [rows_of(table, instance, operations) for table in TABLES]
     if case.model is Measure:
         found.append([happens == "nothing"])

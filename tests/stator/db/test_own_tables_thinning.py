@@ -85,9 +85,8 @@ def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operat
     assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
-def test_charts_by_day_and_by_hour_show_what_they_did(operations, zone):
-    with override_settings(TIME_ZONE=zone):
+def test_charts_by_day_and_by_hour_show_what_they_did(operations):
+    with override_settings(TIME_ZONE="America/St_Johns"):
         now = timezone.localtime()
         # Minutes apart so that each falls into every part of an hour sooner or later.
         samples(ago(6 * DAY), *(number * 7919 % 10_007 for number in range(6 * 1440 // 7)), every=7)
@@ -104,9 +103,9 @@ def test_charts_by_day_and_by_hour_show_what_they_did(operations, zone):
 
 
 def test_workers_that_thin_at_once_leave_one_of_each_hour_and_none_waits_for_another():
-    hours = [hour(3, back) for back in range(12)]
+    hours = [hour(3, back) for back in range(4)]
     for number, start in enumerate(hours):
         samples(start, *range(number, number + 60))
     while Depth.objects.filter(hourly=False).exists():
         at_once(*(lambda: thin_all(operations_of(Step), 150) for _ in range(3)))
-    assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(12))]
+    assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(4))]

@@ -13,14 +13,14 @@ from stator.rows.life import LIFE
 from stator.worker.dispatcher import lanes_of
 from tests.stator.making import LEASED, ago, automatic, change, claim_all, put, raw, row
 from tests.testapp.basic import Step
-from tests.testapp.fairness import Enquiry, Ticket
-from tests.testapp.power import Ride, Site
+from tests.testapp.fairness import Enquiry
+from tests.testapp.power import Site
 from tests.testapp.waiting import Rollout
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
-# One model for each way to claim: by age, by priority, in shares, by a condition of its own, and after others.
-MODELS = [Step, Ticket, Enquiry, Ride, Rollout]
+# By age, in shares, and after others.
+MODELS = [Step, Enquiry, Rollout]
 
 
 def of_newer_code(model, **columns):

@@ -12,12 +12,10 @@ pytestmark = pytest.mark.django_db
     ("lookup", "words", "found"),
     [
         ("icontains", "STREET", ["High Street 5", "street 6"]),
-        ("icontains", "street", ["High Street 5", "street 6"]),
         ("icontains", "100%", ["100% Road"]),
         ("icontains", "_", []),
         ("istartswith", "STR", ["street 6"]),
         ("iexact", "100% road", ["100% Road"]),
-        ("iexact", "100%", []),
     ],
 )
 def test_case_does_not_matter(lookup: str, words: str, found: list[str]) -> None:

@@ -11,7 +11,7 @@ from stator.worker.outage import Outages
 from stator.worker.scheduler import Scheduler
 from tests.stator.making import FREE, LEASED, ago, automatic, change, locked_elsewhere, operations_of, put
 from tests.stator.worker.fakes import at_once
-from tests.testapp.fairness import Consignment, Enquiry, Rescue, Sender, Ticket
+from tests.testapp.fairness import Consignment, Rescue, Sender, Ticket
 from tests.testapp.models import Line
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.usefixtures("transactional_db")]
@@ -56,14 +56,6 @@ class Worker:
         self.claim()
 
 
-def ticket(**columns):
-    return put(Ticket, **columns)
-
-
-def enquiry(**columns):
-    return put(Enquiry, tenant="a", **columns)
-
-
 def consignment(**columns):
     sender, _ = Sender.objects.get_or_create(name="a")
     return put(Consignment, sender=sender, **columns)
@@ -71,9 +63,7 @@ def consignment(**columns):
 
 MAKERS = {
     Line: lambda **columns: put(Line, **columns),
-    Ticket: ticket,
     Rescue: lambda **columns: put(Rescue, **columns),
-    Enquiry: enquiry,
     Consignment: consignment,
 }
 
@@ -154,16 +144,6 @@ def test_row_that_others_have_locked_is_claimed_an_interval_after_its_release(ki
         assert worker.claim() == []
     assert worker.poll(later=worker.interval).ready
     assert worker.claim() == [row.pk]
-
-
-def test_row_that_was_committed_late_is_claimed_an_interval_after_that(monkeypatch):
-    worker = Worker(Line, monkeypatch)
-    worker.begin_at_watermark()
-    # Its place in the line is the time of the statement, not of the commit.
-    late = put(Line, state_changed=ago(30))
-    assert not worker.poll().ready
-    assert worker.poll(later=worker.interval).ready
-    assert worker.claim() == [late.pk]
 
 
 def test_lease_that_ran_out_before_the_watermark_is_found_as_often_as_leases_are_reaped(monkeypatch):
