@@ -75,22 +75,6 @@ async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     assert pauses[-1] <= 1.2 * FIRST_LOOK
 
 
-@pytest.mark.parametrize(("nothing_else", "pause"), [(True, 0), (False, FIRST_LOOK)])
-async def test_looks_at_once_where_nothing_else_is_left_to_do(monkeypatch, nothing_else, pause):
-    slept = []
-
-    async def sleep(seconds):
-        slept.append(seconds)
-
-    monkeypatch.setattr(module, "asyncio", SimpleNamespace(wait_for=asyncio.wait_for, Event=asyncio.Event, sleep=sleep))
-    scheduler = Looking()
-    resting = asyncio.ensure_future(scheduler.rest())
-    await asyncio.sleep(0)
-    scheduler.soon(at_once=nothing_else)
-    await resting
-    assert slept == [pause]
-
-
 async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
     scheduler = Looking()
     await idle(scheduler, pauses)

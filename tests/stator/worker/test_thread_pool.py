@@ -102,23 +102,6 @@ async def test_idle_threads_end_at_once_when_a_worker_stops_and_busy_ones_go_on(
     await until(lambda: len(handlers.done) == COUNT)
 
 
-async def test_thread_that_is_needed_now_and_then_stays(handlers):
-    handlers = handlers()
-    handlers.handle_all([threading.Event() for _ in range(COUNT)])
-    await until(lambda: len(handlers.begun) == COUNT)
-    for claim in handlers.begun:
-        claim.set()
-    await until(lambda: len(handlers.done) == COUNT)
-    for number in range(3):
-        claim = threading.Event()
-        claim.set()
-        handlers.handle_all([claim])
-        await until(lambda number=number: len(handlers.done) == COUNT + number + 1)
-        handlers._until = 0.0
-        handlers.rest()
-    await until(lambda: len(handlers.threads) == handlers.connected == 1)
-
-
 async def test_what_comes_while_threads_are_told_to_end_is_run(handlers):
     handlers = handlers()
     gates = [threading.Event() for _ in range(COUNT)]
