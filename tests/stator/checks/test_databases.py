@@ -1,6 +1,5 @@
 """Checks of a database and of the rows in it."""
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -48,11 +47,6 @@ class TestSqlite:
             assert messages[0].msg.endswith(f"is opened without {lacking}.")
             assert "'default'" in messages[0].hint
 
-    def test_is_told_by_migrate_and_not_by_each_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = defaultdict(lambda: self.Connection("a.db"))
-        monkeypatch.setattr("stator.checks.databases.connections", found)
-        assert "stator.W301" not in ids(checks.settings_checks())
-
 
 @pytest.mark.django_db
 class TestRows:
@@ -85,10 +79,6 @@ class TestRows:
         # Before the first migrate it is missing too.
         MigrationRecorder(connection).record_unapplied("stator", "0001_initial")
         assert list(check_migrations([], "default")) == []
-
-    def test_of_tables_that_are_not_there_yet_are_no_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Parcel._meta, "db_table", "nowhere")
-        assert list(check_rows([Parcel], "default")) == []
 
     def test_check_that_fails_is_a_warning_and_leaves_the_transaction_usable(
         self, monkeypatch: pytest.MonkeyPatch

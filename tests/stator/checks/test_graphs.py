@@ -51,12 +51,6 @@ class TestGraphs:
             "ThatGraph.d cannot be reached from a.",
         ]
 
-    def test_timeouts_and_failures_reach_states_too(self) -> None:
-        a, b, c = State(try_interval=1), State(), State()
-        a.times_out_to(b, seconds=9)
-        a.fails_to(c)
-        assert found(graphs.unreachable, graph(a=a, b=b, c=c)) == []
-
     def test_loop_without_a_way_out_is_a_warning(self) -> None:
         a, b, c, d = (State(try_interval=1), State(try_interval=1), State(try_interval=1), State())
         chain(a, b, c, b), chain(a, d)
@@ -65,17 +59,11 @@ class TestGraphs:
             "ThatGraph.c leads to no terminal or external state: its objects are attempted for ever.",
         ]
 
-    def test_a_loop_in_which_objects_rest_is_no_dead_end(self) -> None:
-        a, b = State(try_interval=1, force_initial=True), State(externally_progressed=True)
-        chain(a, b, a)
-        assert found(graphs.dead_end, graph(a=a, b=b)) == []
-
     @pytest.mark.parametrize(
         ("one", "other", "warned"),
         [
             (State(try_interval=0.1, force_initial=True), State(try_interval=0.1), True),
             (State(try_interval=0.1, force_initial=True), State(try_interval=60), False),
-            (State(try_interval=0.1, force_initial=True), State(try_interval=0.1, attempt_immediately=False), False),
             (State(try_interval=0.1, force_initial=True), State(externally_progressed=True), False),
         ],
     )
@@ -86,11 +74,6 @@ class TestGraphs:
             "ThatGraph.other is part of a loop without delay.",
         ]
         assert found(graphs.busy_loop, graph(one=one, other=other)) == (expected if warned else [])
-
-    def test_a_hasty_chain_is_no_loop(self) -> None:
-        states = {name: State(try_interval=0.1) for name in "abc"} | {"d": State()}
-        chain(*states.values())
-        assert found(graphs.busy_loop, graph(**states)) == []
 
     @pytest.mark.parametrize(("seconds", "warned"), [(59, True), (60, False), (600, False)])
     def test_timeouts_before_the_second_attempt(self, seconds: float, warned: bool) -> None:
@@ -104,13 +87,6 @@ class TestGraphs:
         a, b = chain(State(try_interval=60, lease=lease), State())
         message = f"ThatGraph.a has a lease of {lease} s, not longer than REAP_INTERVAL=5."
         assert found(graphs.short_lease, graph(a=a, b=b)) == ([message] if warned else [])
-
-    @pytest.mark.parametrize("wrong", ["60", None])
-    def test_lease_beside_a_wrong_setting_is_not_compared(self, settings: Any, wrong: object) -> None:
-        """The setting has an error of its own."""
-        settings.STATOR = {"REAP_INTERVAL": wrong}
-        a, b = chain(State(try_interval=60, lease=5), State())
-        assert found(graphs.short_lease, graph(a=a, b=b)) == []
 
     def test_failures_that_lead_nowhere(self) -> None:
         a, b, c = State(try_interval=1, max_failures=2), State(try_interval=1, max_failures=3), State()

@@ -45,7 +45,7 @@ def say_that_all_is_well() -> dict[str, bool]:
 @pytest.mark.django_db(transaction=True)
 @seed(SEED)
 @settings(
-    max_examples=3000 if CHAOS else 20, derandomize=not CHAOS, database=None, deadline=None,
+    max_examples=3000 if CHAOS else 10, derandomize=not CHAOS, database=None, deadline=None,
     # To shrink a site takes minutes; bin/chaos does.
     phases=[Phase.generate, Phase.shrink][: 1 + CHAOS],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

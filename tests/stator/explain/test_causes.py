@@ -32,12 +32,6 @@ def codes() -> list[str]:
     return [problem.code for problem in found()]
 
 
-def test_healthy_models_have_no_trouble() -> None:
-    worker()
-    put(Parcel)
-    assert found() == []
-
-
 def test_row_that_is_due_or_becomes_due_waits_for_a_worker() -> None:
     put(Parcel, state_ready=False, state_next_attempt=ago(-86400))
     [problem] = found()
@@ -47,12 +41,6 @@ def test_row_that_is_due_or_becomes_due_waits_for_a_worker() -> None:
     assert (problem.code, problem.command) == ("no_worker", "manage.py runstator")
     assert problem.sentence.startswith("1 waits, but no live worker serves it")
     assert "the first has waited 1 m 3" in problem.sentence
-
-
-def test_former_name_of_a_state_needs_a_worker_that_gives_it_the_new_one() -> None:
-    change(put(Errand, state_ready=False), state="former")
-    [problem] = problems_in(survey("default", [Errand]))
-    assert (problem.code, problem.count) == ("no_worker", 1)
 
 
 def test_column_that_only_workers_read_is_missed() -> None:
@@ -129,18 +117,9 @@ def test_pause_with_its_effects_folded_in() -> None:
     slow, paused = found()
     assert (slow.code, paused.code) == ("slow", "paused")
     assert "1 waits in stamped" in slow.sentence
-    words = r"paused: packed by anna for \d s, without an end \(disk is full\); 1 waits; the first has waited 2 h 13 m"
+    words = r"paused: packed by anna for \d+ s, without an end \(disk is full\); 1 waits; the first has waited 2 h 13 m"
     assert re.fullmatch(f"{words}; 1 later than expected", paused.sentence)
     assert paused.command == "manage.py stator resume testapp.Parcel --state packed"
-
-
-def test_pause_of_some_objects_names_them() -> None:
-    worker()
-    Pause.objects.create(model_label="testapp.parcel", where={"pk__in": [464, 465]}, created=ago(100_000))
-    [problem] = found()
-    assert problem.code == "stale_pause"
-    assert problem.text.startswith("paused: 2 objects for 1 d 3 h, without an end")
-    assert problem.detail == "#464, #465"
 
 
 def test_pause_by_a_lookup_of_a_former_release_says_that_it_holds_all_objects() -> None:
@@ -226,15 +205,14 @@ def newer() -> None:
         worker(id=f"{pid:012x}", host="oak", pid=pid, published=graphs_published({label: NewerGraph}))
 
 
-@pytest.mark.parametrize("ready", [True, False])
-def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_error(ready: bool) -> None:
+def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_error() -> None:
     newer()
-    change(put(Parcel, state_ready=ready), state="checked")
+    change(put(Parcel), state="checked")
     theirs, versions = found()
     assert (versions.code, theirs.code, theirs.level) == ("versions", "unknown_state", "warning")
     assert theirs.sentence == ("1 in a state that this code does not know, but live workers do: checked (oak/3, oak/4)")
     # Each has a list of its own, so that all in it may be moved.
-    change(put(Parcel, state_ready=ready), state="mislaid")
+    change(put(Parcel), state="mislaid")
     nobodys, again, _ = found()
     assert (nobodys.code, nobodys.level, nobodys.count, again) == ("unknown_state", "error", 1, theirs)
     assert nobodys.sentence == "1 in a state that neither this code nor a live worker knows: mislaid"
@@ -247,8 +225,7 @@ def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_
     assert [action.action for action in lost.actions] == ["stator_move"]
 
 
-@pytest.mark.parametrize("failures", [0, 2])
-@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize(("ready", "failures"), [(True, 0), (False, 2)])
 def test_quarantined_object_is_in_one_problem_only(ready: bool, failures: int) -> None:
     worker()
     gone = put(

@@ -8,7 +8,7 @@ import pytest
 from stator.extensions.problems.kind import ProblemKind
 from stator.extensions.problems.kinds import KINDS, kinds_of_apps
 from stator.extensions.problems.surveyed import Survey
-from stator.rows.problem import ERROR, OK, WARNING, Problem
+from stator.rows.problem import ERROR, OK, Problem
 from stator.survey.numbers import Workers
 
 OF_MANY = [*(kind for kind in KINDS if kind.of_many), *kinds_of_apps()]
@@ -30,7 +30,7 @@ class Everything(dict[str, Any]):
 
 
 @pytest.mark.parametrize("kind", OF_MANY, ids=lambda kind: f"{kind.model or 'stator'}-{kind.code}")
-@pytest.mark.parametrize("level", [ERROR, WARNING, OK])
+@pytest.mark.parametrize("level", [ERROR, OK])
 def test_problem_of_many_has_a_remedy(kind: ProblemKind, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Survey, "readable", Everything())
     survey = Survey("default", {}, Workers(), [], False, "default")

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from stator.conf import load_settings
 from stator.extensions.pauses.models import pause_objects
 from stator.models import Action, History, Report, Worker
 from tests.stator.explain.errands import WORKER, codes, first, held, report
@@ -21,7 +20,8 @@ def test_external_with_and_without_its_timeout(crew):
     assert reason.code == "external"
     assert "it times out to done in 2 d" in reason.sentence
     assert reason.numbers["times_out_in"] == pytest.approx(2 * 86400, abs=10)
-    assert "timed out 2 s ago" in first(put(Errand, state="outside", state_changed=ago(3 * 86400 + 2.5))).sentence
+    late = first(put(Errand, state="outside", state_changed=ago(3 * 86400 + 2.5))).sentence
+    assert re.search(r"timed out \d+ s ago", late)
     reason = first(put(Errand, state="asked"))
     assert (reason.code, reason.numbers) == ("external", {})
     assert "once a condition holds" in reason.sentence
@@ -36,22 +36,6 @@ def test_paused_by_whom_until_when_and_why(crew):
     assert reason.numbers["until"] == pytest.approx(240, abs=40)
     assert codes(put(Errand, tenant=4)) == ["in_line"]
     assert codes(put(Errand, state="heir", tenant=3)) == ["in_line"]
-
-
-def test_unknown_state_and_the_one_that_was_renamed(crew):
-    errand = put(Errand)
-    change(errand, state="mislaid")
-    reason = first(raw(Errand).get())
-    assert reason.code == "unknown_state"
-    assert "declare renamed_from='mislaid'" in reason.sentence
-    change(errand, state="former")
-    assert "the former name of heir" in first(raw(Errand).get()).sentence
-
-
-def test_quarantined_with_the_last_report(crew):
-    errand = put(Errand, state_crashes=3, state_ready=False)
-    report(errand, error="stator.Quarantined", message="3 leases in a row")
-    assert first(errand).sentence.endswith("Latest report: stator.Quarantined: 3 leases in a row.")
 
 
 def test_quarantined_with_how_its_workers_ended(crew):
@@ -75,13 +59,6 @@ def test_quarantined_with_how_its_workers_ended(crew):
         "(exit 137, SIGKILL: out of memory? 2 times, exit 1); retry it after the cause is fixed."
     )
     assert reason.numbers["endings"] == {"exit 137, SIGKILL: out of memory?": 2, "exit 1": 1}
-
-
-def test_row_that_is_not_due_says_when_it_is(crew):
-    reason = first(put(Errand, state_ready=False, state_next_attempt=ago(-245)))
-    assert reason.code == "not_due"
-    assert re.fullmatch(r"Not due yet: the next attempt is in 4 m( \d s)?\.", reason.sentence)
-    assert reason.numbers["next_attempt_in"] == pytest.approx(245, abs=40)
 
 
 def test_what_the_handler_last_said(crew):
@@ -121,16 +98,11 @@ def test_leased_by_a_worker_that_is_known(crew):
     raw(Worker).update(heartbeat=Now() - timedelta(seconds=2))
     reason = first(put(Errand, **held()))
     assert reason.code == "leased"
-    assert re.match(rf"Leased by worker {WORKER} \(process 4242 on oak, heartbeat 2 s ago\) since 5 s", reason.sentence)
+    assert re.match(
+        rf"Leased by worker {WORKER} \(process 4242 on oak, heartbeat \d+ s ago\) since \d+ s", reason.sentence
+    )
     assert (reason.numbers["worker"], reason.numbers["host"], reason.numbers["pid"]) == (WORKER, "oak", 4242)
     assert reason.numbers["until"] == pytest.approx(60, abs=40)
-
-
-def test_lost_lease_names_the_worker_and_what_comes_next(crew):
-    reason = first(put(Errand, **held(seconds=-7)))
-    assert reason.code == "lease_lost"
-    assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
-    assert reason.numbers["within"] == load_settings().REAP_INTERVAL
 
 
 def test_place_in_line_is_counted_up_to_a_bound(crew, monkeypatch):

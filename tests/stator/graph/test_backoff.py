@@ -42,8 +42,8 @@ def test_back_off_may_be_a_function_of_the_number_of_failures_that_gives_seconds
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (-5, "0 s"), (0, "0 s"), (0.9, "0 s"), (59.9, "59 s"), (60, "1 m"), (61, "1 m 1 s"), (3600, "1 h"),
-        (3601, "1 h"), (7260, "2 h 1 m"), (86399, "23 h 59 m"), (90000, "1 d 1 h"), (86400 * 400, "400 d"),
+        (-5, "0 s"), (59.9, "59 s"), (60, "1 m"), (61, "1 m 1 s"), (3601, "1 h"), (86399, "23 h 59 m"),
+        (90000, "1 d 1 h"),
     ],
 )  # fmt: skip
 def test_the_two_largest_units_are_named(seconds: float, words: str) -> None:

@@ -76,20 +76,6 @@ def test_handler_may_have_any_name():
     assert Named.opened.handler(None) is Named.closed
 
 
-def test_handler_may_be_an_object_whose_call_is_a_coroutine():
-    class Call:
-        async def __call__(self, instance):
-            return "closed"
-
-    class Called(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-        handle_opened = Call()
-
-    assert Called.opened.is_async
-
-
 def test_subclass_inherits_adds_and_replaces_and_its_parent_does_not_change():
     assert list(InsuredParcel.states) == ["packed", "sent", "lost", "arrived", "returned", "insured", "refunded"]
     assert InsuredParcel.packed.handler(None) is InsuredParcel.sent
@@ -123,33 +109,6 @@ def test_subclass_leads_on_from_what_was_terminal():
 
     assert not Reopened.arrived.terminal
     assert Parcel.arrived.terminal
-
-
-def test_handlers_may_come_from_a_mixin_that_is_no_graph():
-    class Handlers:
-        @classmethod
-        def handle_opened(cls, instance):
-            return cls.closed
-
-    class Mixed(Handlers, StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-
-    assert Mixed.opened.handler(None) is Mixed.closed
-
-
-def test_state_may_lead_to_itself():
-    class Loop(StateGraph):
-        here = State(try_interval=1)
-        here.transitions_to(here)
-
-        @classmethod
-        def handle_here(cls, instance):
-            return cls.here
-
-    assert Loop.initial_state is Loop.here
-    assert Loop.automatic_states == {Loop.here}
 
 
 def test_force_initial_chooses_among_states_that_lead_to_each_other():

@@ -46,10 +46,6 @@ class LongErrand(Errand):
     Errand.idle.transitions_to(extra)
 
 
-class Name(str):
-    __slots__ = ()
-
-
 class Parcel(StateGraph):
     """What its states store is older than the graph."""
 
@@ -75,7 +71,6 @@ CASES = [
     # state, result, failures, age -> where it goes or how long it waits, whether that counts as an error
     ("a state", idle, Errand.done, 0, 0, "done", ""),
     ("a name", idle, "done", 0, 0, "done", ""),
-    ("a subclass of str", idle, Name("done"), 0, 0, "done", ""),
     ("a stored value", Parcel.packed, 1, 0, 0, "sent", ""),
     ("a truth that equals a value", Parcel.packed, True, 0, 0, 30, "InvalidTransition"),
     ("a value that is not stored", Parcel.packed, "1", 0, 0, 30, "InvalidTransition"),
@@ -86,20 +81,14 @@ CASES = [
     ("the subclass's state", LongErrand.idle, LongErrand.extra, 0, 0, "extra", ""),
     ("a state although late", timed, Errand.done, 0, 5000, "done", ""),
     ("None", idle, None, 0, 0, 60, ""),
-    ("None after errors", idle, None, 7, 0, 60, ""),
     ("an undeclared state", tried, Errand.idle, 0, 0, 30, "InvalidTransition"),
-    ("an undeclared name", tried, "idle", 0, 0, 30, "InvalidTransition"),
     ("a wrong name", idle, "nowhere", 0, 0, 30, "InvalidTransition"),
-    ("an empty name", idle, "", 0, 0, 30, "InvalidTransition"),
     ("another graph's state", idle, StepGraph.done, 0, 0, 30, "InvalidTransition"),
     ("a child graph's state", idle, LongErrand.done, 0, 0, 30, "InvalidTransition"),
     ("a state of no graph", idle, State(), 0, 0, 30, "InvalidTransition"),
     ("True", idle, True, 0, 0, 30, "InvalidTransition"),
-    ("False", idle, False, 0, 0, 30, "InvalidTransition"),
-    ("a number", idle, 7, 0, 0, 30, "InvalidTransition"),
     ("a list of states", idle, [Errand.done], 0, 0, 30, "InvalidTransition"),
     ("what is not hashable", idle, {}, 0, 0, 30, "InvalidTransition"),
-    ("bytes", idle, b"done", 0, 0, 30, "InvalidTransition"),
     ("an error", idle, ValueError("x"), 0, 0, 30, "ValueError"),
     ("the last allowed error", tried, ValueError("x"), 1, 0, 30, "ValueError"),
     ("one error too many", tried, ValueError("x"), 2, 0, "failed", "ValueError"),
@@ -122,9 +111,7 @@ CASES = [
     ("an error past the timeout", timed, ValueError("x"), 0, 1001, "overdue", "ValueError"),
     ("one error too many past the timeout", timed, ValueError("x"), 2, 1001, "failed", "ValueError"),
     ("Fail past the timeout", timed, Fail("no"), 0, 1001, "failed", "Fail"),
-    ("KeyboardInterrupt", idle, KeyboardInterrupt(), 0, 0, 30, "KeyboardInterrupt"),
     ("SystemExit", idle, SystemExit(1), 0, 0, 30, "SystemExit"),
-    ("GeneratorExit", idle, GeneratorExit(), 0, 0, 30, "GeneratorExit"),
     ("CancelledError", idle, asyncio.CancelledError(), 0, 0, 30, "asyncio.exceptions.CancelledError"),
 ]
 

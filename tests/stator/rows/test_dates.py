@@ -10,22 +10,20 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 from django.test.utils import isolate_apps
 
-from stator.admin.row_summary import situation, timeout
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
 from stator.extensions.fleet.fingerprints import fingerprints
 from stator.graph import State, StateGraph
-from stator.graph.dates import date_text
 from stator.models import StateField, StatorModel, Worker
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
-from stator.rows.dates import deadlines_of, moment_of, problem_of, starts_of
+from stator.rows.dates import deadlines_of, problem_of, starts_of
 from stator.survey.conditions import parts_of
 from stator.survey.depths import depths
 from tests.stator.explain.errands import WORKER
 from tests.stator.making import ago, put, row
-from tests.testapp.dated import Circular, Offer, Watch
+from tests.testapp.dated import Circular, Watch
 from tests.testapp.power import Order
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +71,6 @@ def test_wrong_date_names_the_edge(options, words):
 WRONG = {
     "alert_aftr": "Kept has no field 'alert_aftr'; did you mean 'alert_after'?",
     "name": "'name' is a CharField; it must be a DateTimeField, which has a time of day",
-    "day": "'day' is a DateField; it must be a DateTimeField",
     "state_changed": "Kept has no field 'state_changed'",
     F("nothing") + timedelta(days=1): "Cannot resolve keyword 'nothing' into field",
     Coalesce(F("alert_after"), Now()): "no index can have the present time, chance or other rows; give columns of the",
@@ -137,12 +134,6 @@ def test_column_that_the_database_computes_may_be_a_date():
 # What is told of it
 
 
-def test_date_is_told_by_the_names_of_its_columns():
-    assert date_text("alert_after") == "alert_after"
-    assert date_text(F("last_ping") + F("grace")) == "last_ping + grace"
-    assert date_text(F("last_ping") - timedelta(days=1, hours=2)) == "last_ping - 1 d 2 h"
-
-
 def test_another_date_is_another_version_of_the_graph():
     versions = [fingerprints(graph_with(**options))["up"] for options in ({"at": "a"}, {"at": "b"}, {"seconds": 5})]
     assert len(set(versions)) == 3
@@ -162,24 +153,15 @@ def test_object_explains_when_it_times_out_and_by_which_column(crew):
     watch = put(Watch, alert_after=ago(-299.5))
     [reason, *_] = watch.explain()
     moment = moment_text(row(watch).alert_after)
-    assert reason.sentence.endswith(f"; it times out to down at {moment} (in 4 m 59 s), from alert_after.")
+    told = rf"; it times out to down at {re.escape(moment)} \(in 4 m \d+ s\), from alert_after\."
+    assert re.search(f"{told}$", reason.sentence)
     assert reason.numbers["times_out_in"] == pytest.approx(299, abs=10)
     assert reason.numbers["times_out_by"] == "alert_after"
     [reason, *_] = put(Watch, alert_after=ago(62)).explain()
-    assert "; it timed out 1 m 2 s ago, by alert_after" in reason.sentence
+    assert re.search(r"; it timed out 1 m \d+ s ago, by alert_after", reason.sentence)
     [reason, *_] = put(Watch).explain()
     assert reason.sentence.endswith("; it does not time out to down, since alert_after is null.")
     assert reason.numbers["times_out_in"] is None
-
-
-def test_object_that_is_attempted_explains_its_deadline_too(crew):
-    [reason, *_] = put(Offer, expires=ago(-100)).explain()
-    assert reason.code == "in_line"
-    assert "it times out to expired at " in reason.sentence
-    waits = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50))
-    assert "it times out to expired at " in waits.explain()[0].sentence
-    failed = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50), state_failures=2)
-    assert "it times out to expired at " in failed.explain()[0].sentence
 
 
 def test_object_explains_when_it_is_attempted_and_by_which_column(crew):
@@ -210,14 +192,6 @@ def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
     assert Circular.stator.explain_counts() == codes == {"in_line": 2, "not_due": 3, "due": 1}
 
 
-def test_lists_of_the_admin_tell_when_it_is_attempted():
-    found = [situation(put(Circular, **given)) for given in ({"send_after": ago(-299.5)}, {"send_after": ago(1)}, {})]
-    told = [(one.why, one.next) for one in found]
-    assert told == [("not due yet", "in 4 m 59 s"), ("ready", "now"), ("ready", "now")]
-    kept = put(Circular, state="reminding", send_after=ago(0), patience=timedelta(seconds=99.5), state_ready=False)
-    assert situation(kept).next == "in 1 m 39 s"
-
-
 def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
     rows = OperatorQuerySet(Circular)
     put(Circular, send_after=ago(-60), state_changed=ago(7200))
@@ -228,18 +202,3 @@ def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
     found = depths(rows)
     assert found.states["queued"].unmarked == pytest.approx(100, abs=10)
     assert sum(part.count() for part in parts_of("overdue", rows)) == 1
-
-
-def test_list_of_what_waits_for_a_user_tells_it_of_each_row():
-    told = timeout(put(Watch, alert_after=ago(-299)))
-    assert re.fullmatch(r"times out to down at .* \(in 4 m 5\d s\), from alert_after", told)
-    assert timeout(put(Watch)) == "does not time out to down, since alert_after is null"
-    kept = put(Watch, state="down", alert_after=ago(0))
-    assert timeout(kept).endswith("from alert_after + kept_for + 1 h")
-
-
-def test_date_of_a_loaded_object_is_its_column_or_asked_for():
-    by_column, by_expression = deadlines_of(Watch)
-    watch = put(Watch, alert_after=ago(0), kept_for=timedelta(minutes=5))
-    assert moment_of(watch, by_column) == watch.alert_after
-    assert moment_of(watch, by_expression) == watch.alert_after + timedelta(hours=1, minutes=5)

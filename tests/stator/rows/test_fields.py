@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.exceptions import FieldError, ValidationError
+from django.core.exceptions import ValidationError
 from django.db import connection, models
 from django.db.migrations.state import ModelState
-from django.forms import modelform_factory
-from django.test.utils import CaptureQueriesContext, isolate_apps
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db.interface import new_token
@@ -77,7 +76,7 @@ def begun(step):
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
-@pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False), ("done", False)])
+@pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False)])
 def test_copy_of_a_quarantined_row_begins_as_a_new_row(copy, state, ready):
     original = put(Step, state=state, **BEFALLEN)
     change(original, state_claim=new_token("0" * 12), state_locked_until=ago(-60))
@@ -179,21 +178,6 @@ def test_state_that_only_the_framework_enters_is_valid_where_a_save_takes_it(mon
         moved.full_clean()
 
 
-@isolate_apps("tests.testapp")
-def test_editable_state_is_checked_by_forms():
-    class Open(StatorModel):
-        state = StateField(StepGraph, editable=True)
-
-        class Meta:
-            app_label = "testapp"
-
-    form = modelform_factory(Open, fields=["state"])
-    assert form({"state": "done"}).is_valid()
-    assert "is not one of the available choices" in form({"state": "nowhere"}).errors["state"][0]
-    with pytest.raises(FieldError, match="non-editable"):
-        modelform_factory(Step, fields=["state"])
-
-
 # An INSERT leaves out the framework's columns; rows and objects are the same as if it named them
 
 
@@ -222,9 +206,7 @@ def test_new_objects_name_none_of_the_frameworks_columns_and_are_as_their_rows()
     assert [columns_of(page) for page in pages] == [columns_of(row(page)) for page in pages]
 
 
-@pytest.mark.parametrize(
-    ("state", "ready", "is_due"), [("late", False, True), ("outside", False, False), ("done", False, False)]
-)
+@pytest.mark.parametrize(("state", "ready", "is_due"), [("late", False, True), ("done", False, False)])
 @pytest.mark.parametrize("many", [False, True])
 def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, many):
     step = Step.objects.bulk_create(bulk(Step(state=state)))[0] if many else Step.objects.create(state=state)
@@ -243,12 +225,9 @@ def assigned(**columns):
 
 STARTED_LATER = {
     "create": lambda **columns: Step.objects.create(**columns),
-    "acreate": lambda **columns: awaited(Step.objects.acreate, **columns),
     "assigned": assigned,
     "asave": lambda **columns: saved_by_async_code(Step(**columns)),
-    "get_or_create": lambda **columns: Step.objects.get_or_create(name="a", defaults=columns)[0],
     "bulk_create": lambda **columns: Step.objects.bulk_create(bulk(Step(), Step(**columns)))[1],
-    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, bulk(Step(**columns)))[0],
     "ignore_conflicts": lambda **columns: conflicting(Step(**columns)),
 }
 

@@ -80,7 +80,7 @@ def test_new_wish_has_steps_and_a_key_of_its_own_in_the_same_visit(model):
     assert len(calls) == len(set(keys())) == 3
 
 
-@pytest.mark.parametrize("model", [Contract, PartContract, NumberedContract])
+@pytest.mark.parametrize("model", [Contract, NumberedContract])
 def test_move_in_the_same_write_as_a_new_wish_hides_none(model):
     one = made(model)
     one.amount, one.state = 2, "audited"
@@ -111,7 +111,7 @@ def test_wish_begins_in_a_state_that_nothing_attempts_and_in_one_that_this_code_
         assert life_of(row(one)).number % WISHES == number
 
 
-MODELS = [Contract, PartContract, NumberedContract]
+MODELS = [Contract, NumberedContract]
 
 
 def fail(one, implementation="vendor"):
@@ -333,7 +333,7 @@ def by_raw_sql(one):
     raw(type(one)).filter(pk=one.pk)._raw_delete("default")
 
 
-DELETES = [by_instance, by_queryset, by_cascade, by_cascade_with_signals, by_delete_after, by_raw_sql]
+DELETES = [by_instance, by_queryset, by_cascade_with_signals, by_delete_after, by_raw_sql]
 
 
 @pytest.mark.parametrize("delete", DELETES)

@@ -10,7 +10,7 @@ from tests.testapp.fairness import Appointment, Consignment, Enquiry, Rescue, Ti
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("urgency", [None, -(2**31), -1, 0, 1, 2**31 - 1])
+@pytest.mark.parametrize("urgency", [None, -(2**31), 0, 2**31 - 1])
 def test_number_of_a_row_is_the_same_in_python_and_in_the_database(urgency):
     rescue = Rescue.objects.create(urgency=urgency)
     priority = priority_of(Rescue)
