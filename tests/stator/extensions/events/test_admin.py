@@ -7,7 +7,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django import forms
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
@@ -15,10 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin
 from stator.extensions.events.admin import inbox as waiting
-from stator.extensions.events.admin import sending
 from stator.extensions.events.senders import Sender
 from stator.models import Event, History
-from stator.rows.locking import in_batches
 from tests.queries import analyze, sent
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import ago, put, raw, row
@@ -101,29 +98,6 @@ def test_permission_is_that_of_the_event_in_the_state_of_each_object() -> None:
     assert [row(each).state for each in expenses] == ["submitted", "rejected"]
 
 
-@pytest.mark.usefixtures("escalated")
-def test_permission_is_checked_again_when_the_object_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    expense = put(Expense, state="escalated")
-
-    def move_first(*args: Any, **options: Any) -> int:
-        expense.transition_perform("submitted")
-        return in_batches(*args, **options)
-
-    monkeypatch.setattr(sending, "in_batches", move_first)
-    send(client_of("lena", "view_expense", "delete_expense"), "reject", expense)
-    assert row(expense).state == "submitted"
-
-
-def test_form_with_chosen_objects_sends_their_keys(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    class ChoiceForm(forms.Form):
-        readers = forms.ModelMultipleChoiceField(User.objects.all())
-
-    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
-    anna = User.objects.create_user("anna")
-    send(admin_client, "reject", put(Expense), readers=str(anna.pk))
-    assert Event.objects.get().payload == {"readers": [anna.pk]}
-
-
 def inbox(client: Client) -> list[str]:
     """The lines of the inbox as text."""
     text = client.get("/admin/stator/event/waiting/").content.decode()
@@ -147,12 +121,6 @@ def test_inbox_has_the_objects_that_wait_for_the_user_now(admin_client: Client) 
     assert [str(each) in line for each, line in zip((first, mine, both, again), lines, strict=True)] == [True] * 4
     text = client_of("lena", "view_expense").get("/admin/stator/event/waiting/").content.decode()
     assert "Nothing waits for an event that you may send now." in text
-
-
-def test_answer_from_the_inbox_leads_back_to_it(admin_client: Client) -> None:
-    expense = put(Expense)
-    answer = send(admin_client, "reject", expense, stator_back="/admin/stator/event/waiting/")
-    assert (answer.url, row(expense).state, inbox(admin_client)) == ("/admin/stator/event/waiting/", "rejected", [])
 
 
 def test_inbox_finds_what_waits_behind_many_that_do_not(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,21 +207,6 @@ def test_nobody_withdraws_the_answer_of_somebody_else(admin_client: Client) -> N
     assert admin_client.get(f"{URL}{expense.pk}/stator/withdraw/").status_code == 405
     stranger = client_of("lena")
     assert stranger.post(f"{URL}{expense.pk}/stator/withdraw/", {"stator_event": "approve"}).status_code == 403
-
-
-def test_inbox_shows_and_withdraws_what_the_user_has_answered(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", lambda expense, by: True)
-    first, expense = put(Expense), put(Expense)
-    expense.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
-    lines = inbox(admin_client)
-    assert ["Withdraw approve\u2026" in line for line in lines] == [False, True]
-    assert ["waits for others" in line for line in lines] == [False, True]
-    address = "/admin/stator/event/waiting/"
-    assert withdraw(admin_client, expense, stator_back=address).url == address
-    assert ["approve\u2026" in line for line in inbox(admin_client)] == [True, True]
-    assert [str(each) in line for each, line in zip((first, expense), inbox(admin_client), strict=True)] == [True] * 2
 
 
 def make_link(client: Client, expense: Expense, address: str = "eve@example.org", **data: str) -> Any:

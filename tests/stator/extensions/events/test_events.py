@@ -8,14 +8,13 @@ from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.validators import validate_slug
 from django.db.models import QuerySet
 
-from stator import Sender, claims
+from stator import Sender
 from stator.db import own_tables
 from stator.exceptions import EventRefused, GraphError
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
 from stator.rows.followers import followers_of
-from stator.survey.depths import depths
 from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
@@ -265,24 +264,6 @@ def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
     assert (row(expense).state, row(expense).state_ready) == ("paid", False)
 
 
-def test_event_before_a_claim_is_of_that_claim_alone():
-    operations = operations_of(Expense)
-    put(Expense, state="approved", state_ready=False, state_next_attempt=ago(-3600)).stator.send("hurry")
-    expense = raw(Expense).get()
-    [claim] = claim_all(operations)
-    operations.record([(claim, Waiting(3600))])
-    assert not row(expense).state_ready
-
-
-def test_program_that_holds_an_object_gets_one_more_claim_for_an_event():
-    expense = put(Expense, state="approved")
-    [claim] = claims.claim(Expense)
-    raw(Expense).get(pk=expense.pk).stator.send("hurry")
-    assert claims.end([(claim, Waiting(3600))]).lost == []
-    [again] = claims.claim(Expense)
-    assert (again.pk, again.event.name) == (expense.pk, "hurry")
-
-
 def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch):
     expense, seen = put(Expense, state="approved", waits=True), []
 
@@ -296,14 +277,6 @@ def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch)
     monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(handle))
     drain(Expense)
     assert (seen, row(expense).state_attempts) == ([1, 2], 2)
-
-
-def test_held_object_that_will_be_attempted_again_is_counted_once():
-    expense = put(Expense, state="approved")
-    claim_all(operations_of(Expense))
-    raw(Expense).get(pk=expense.pk).stator.send("hurry")
-    found = depths(Expense.stator)
-    assert (found.ready, len(found.held)) == (0, 1)
 
 
 def test_event_that_comes_before_its_state_is_delivered_when_a_worker_enters_it():

@@ -107,15 +107,6 @@ def test_versions_are_told_with_their_workers_and_with_what_only_some_know(djang
     )
 
 
-def test_workers_that_all_differ_from_this_process_are_told():
-    live(1, NewerGraph)
-    assert told() == [
-        "testapp.Errand: 2 versions of its graph run, so a process leaves alone what only others know: oak/1 knows "
-        "checked; this process does not; "
-        "limited, new differ in options or transitions."
-    ]
-
-
 def test_object_in_a_state_of_newer_workers_waits_for_them():
     live(3, NewerGraph)
     live(4, NewerGraph)

@@ -17,19 +17,12 @@ pytestmark = pytest.mark.django_db
 
 WAYS = {
     "default manager": lambda: Page._default_manager.all(),
-    "filtering manager": lambda: Page.visible.all(),
-    "plain manager": lambda: Page.objects.all(),
     "manager itself": lambda: Page.objects,
     "manager from a queryset": lambda: Page.pages.about("a"),
-    "queryset as manager": lambda: Page.as_manager.about("a"),
     "manager that builds its queryset": lambda: Page.by_hand.all().about("a"),  # type: ignore[attr-defined]
     "operators' own": lambda: Page.stator.all(),
-    "foreign key": lambda: Author.objects.get().pages.all(),
     "many to many": lambda: Author.objects.get().reads.all(),
-    "filtered": lambda: Page.objects.filter(title="a"),
     "chained": lambda: Page.objects.exclude(title="x").order_by("pk").select_related("author"),
-    "joined": lambda: Page.objects.filter(author__name="eve"),
-    "using": lambda: Page.objects.using("default"),
 }
 
 

@@ -18,7 +18,6 @@ from tests.testapp.operators import Parcel
 pytestmark = pytest.mark.django_db
 
 LIST, ADD = "/admin/stator/pause/", "/admin/stator/pause/add/"
-WORKERS = "/admin/stator/worker/"
 LABEL = "testapp.parcel"
 
 
@@ -70,11 +69,8 @@ class TestPause:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            ({"model_label": "testapp.nowhere"}, "Select a valid choice. testapp.nowhere is not one of the"),
-            ({"state": "nowhere"}, "'nowhere' is not a state of ParcelGraph; its states are "),
             ({"where": '{"adress": "a"}'}, "does not fit testapp.Parcel: Cannot resolve keyword 'adress'"),
             ({"where": '{"pk": "\\u202e\\n"}'}, "does not fit testapp.Parcel"),
-            ({"seconds": "0"}, "Give a duration above 0"),
             ({"reason": "x" * 501}, "at most 500 characters"),
         ],
         ids=lambda value: str(value)[:80],
@@ -120,19 +116,16 @@ def test_pause_of_a_model_in_another_database_says_so(admin_client: Client, sett
 
 class TestButton:
     @pytest.mark.django_db(databases=["default", "other"])
-    @pytest.mark.parametrize("address", ["testapp/parcel/", "stator/overview/?model=testapp.parcel"])
-    def test_ends_the_pause_of_a_model_in_another_database(
-        self, admin_client: Client, settings: Any, address: str
-    ) -> None:
+    def test_ends_the_pause_of_a_model_in_another_database(self, admin_client: Client, settings: Any) -> None:
         settings.DATABASE_ROUTERS = [ParcelsElsewhere()]
         Pause.objects.using("default").create(pk=1, model_label="testapp.line")
         Pause.objects.using("other").create(pk=1, model_label=LABEL)
-        assert end_above(admin_client, f"/admin/{address}").status_code == 302
+        assert end_above(admin_client, "/admin/testapp/parcel/").status_code == 302
         assert not Pause.objects.using("other").active().exists()
         assert Pause.objects.using("default").active().exists()
 
     @pytest.mark.needs("problems")
-    @pytest.mark.parametrize("slug", ["order_24", "a/b", "%41"])
+    @pytest.mark.parametrize("slug", ["order_24", "a/b"])
     def test_leads_back_to_the_object(self, admin_client: Client, slug: str) -> None:
         """Addresses of the admin have their own spelling of keys."""
         TextKeyed.objects.create(slug=slug)
@@ -166,14 +159,3 @@ class TestWorkers:
             id=pk, host="box", pid=7, version="1.0", models=labels, database="default",
             started=ago(500), heartbeat=ago(beaten), running=3, handled=41, lost=2, **columns,
         )  # fmt: skip
-
-    def test_are_listed_with_the_newest_heartbeat_first(self, login: Login) -> None:
-        self.make("silent", 3600)
-        self.make("alive", 2, models=[f"testapp.m{number}" for number in range(6)])
-        self.make("stopped", 60, stopped=ago(60))
-        page = login("view_worker").get(WORKERS).text
-        assert re.findall(r"field-status[^>]*>(\w+)<", page) == ["alive", "stopped", "silent"]
-        assert re.findall(r"field-serves[^>]*>([^<]+)<", page) == ["6 models", LABEL, LABEL]
-        assert re.findall(r"field-heard_of[^>]*>([^<]+)<", page)[2] == "1 h ago"
-        for text in ("box", ">7<", "1.0", ">3<", ">41<", ">2<"):
-            assert text in page

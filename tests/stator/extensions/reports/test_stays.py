@@ -7,7 +7,7 @@ import pytest
 from stator.extensions.reports import stays as module
 from stator.extensions.reports.stays import stays
 from stator.models import History
-from stator.survey.flow import Stays, moves
+from stator.survey.flow import Stays
 from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order, OrderGraph
@@ -60,12 +60,6 @@ class TestStays:
         monkeypatch.setattr(OrderGraph.working, "attempt_immediately", False)
         assert of_order()["working"].start50 is None
 
-    def test_each_state_that_was_left_in_the_order_of_the_graph_and_those_that_are_gone_last(self) -> None:
-        for source in ("ancient", "working", "waiting"):
-            keep(1, 2, source=source)
-        assert list(of_order()) == ["waiting", "working", "ancient"]
-        assert moves([*of_order().values()]) == 6
-
     def test_errors_manual_actions_and_rows_from_before_are_left_out(self) -> None:
         keep(None, kind="error", to="")
         keep(None, kind="hand", to="")
@@ -90,18 +84,3 @@ class TestStays:
         monkeypatch.setattr(module, "LATEST", 6)
         found = of_order()["working"]
         assert (found.moves, found.p50, found.p95) == (4, 8, 10)
-
-
-class TestWords:
-    @pytest.mark.parametrize(
-        ("seconds", "words"),
-        [(0, "1 ms"), (0.0123, "13 ms"), (0.9991, "1 s"), (1, "1 s"), (1.01, "2 s"), (59.5, "1 m"), (3725, "1 h 2 m")],
-    )
-    def test_times_are_rounded_up(self, seconds: float, words: str) -> None:
-        assert Stays("new", 1, seconds, 0).cells[2] == words
-
-    @pytest.mark.parametrize(
-        ("burn", "words"), [(0, "none"), (0.001, "<1 %"), (0.125, "12 %"), (0.5, "50 %"), (0.996, ">99 %"), (1, "all")]
-    )
-    def test_parts_say_less_than_all_and_more_than_none(self, burn: float, words: str) -> None:
-        assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[4] == f"{words} (more than 30 s)"

@@ -15,10 +15,8 @@ from tests.stator.commands.errands import LABEL, asked
 from tests.stator.extensions.unread import nobody_reads
 from tests.stator.making import ago, put
 from tests.stator.overviews import PARCELS, failing, retry, text_of, worker
-from tests.tasks.backend.making import run
 from tests.tasks.making import make_queue, make_task
 from tests.tasks.serving import token
-from tests.testapp import tasks as examples
 from tests.testapp.approvals import Expense
 from tests.testapp.explained import Errand
 
@@ -70,15 +68,6 @@ def test_tasks_have_their_runs_alone():
     schedule.refresh_from_db()
     assert schedule.last_error == "no error is recorded"
     assert letter_of(schedule).workers == []
-
-
-def test_results_have_their_attempts_and_errors_from_runs():
-    task = examples.go_wrong.using(backend="retrying")
-    result = task.enqueue("no")
-    for _ in range(2):
-        run(result)
-    assert task.get_result(result.id).attempts == 2
-    assert [error.exception_class_path for error in result.errors] == ["builtins.ValueError"] * 2
 
 
 def test_objects_over_http_have_no_history(client):

@@ -107,31 +107,6 @@ def test_one_worker_serves_several_schemas_and_each_handler_is_in_its_own(parcel
     assert served == {name: {"shop.parcel", "tasks.batch", "tasks.schedule", "tasks.task"} for name in SCHEMAS}
 
 
-# Fails as on Citus if the node with the rows is away, and comes back after some tries, which no rollback undoes.
-AWAY = """
-CREATE SEQUENCE bolt.tries;
-CREATE FUNCTION bolt.away() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF nextval('bolt.tries') <= 4 THEN RAISE connection_failure; END IF;
-  RETURN NEW;
-END $$;
-CREATE TRIGGER away BEFORE UPDATE ON bolt.shop_parcel FOR EACH ROW EXECUTE FUNCTION bolt.away()
-"""
-
-
-def test_node_that_is_away_stops_its_schema_alone(parcels):
-    parcels.execute(AWAY)
-    try:
-        printed = parcels.manage("runstator", "--until-idle", "--json-logs", "--schema", "acme", "--schema", "bolt")
-    finally:
-        parcels.execute("DROP TRIGGER away ON bolt.shop_parcel; DROP FUNCTION bolt.away; DROP SEQUENCE bolt.tries")
-    for schema in SCHEMAS:
-        assert states(parcels, schema) == {"sent": EACH}
-    # A database that is away stops the step for all schemas.
-    assert events(printed, "stator.database_unreachable") == []
-    assert {each["schema"] for each in events(printed, "stator.node_unreachable")} == {"bolt"}
-
-
 def test_isolated_action_runs_in_the_schema_of_its_task(parcels, monkeypatch):
     for schema in ("public", *SCHEMAS):
         monkeypatch.setenv("SEARCH_PATH", schema)
@@ -169,10 +144,7 @@ def test_commands_work_in_a_schema(parcels):
     assert asked["moved"] == 1
     assert states(parcels, "acme") == {"packed": EACH - 1, "sent": 1}
     assert states(parcels, "public") == states(parcels, "bolt") == {"packed": EACH}
-    shown = json.loads(parcels.manage("stator", "status", "shop.Parcel", "--schema", "acme", "--json"))
-    assert shown["models"][0]["states"]["sent"] == 1
     assert "terminal" in parcels.manage("stator", "explain", "shop.Parcel", "1", "--schema", "acme", "--json")
-    assert "terminal" not in parcels.manage("stator", "explain", "shop.Parcel", "1", "--schema", "bolt", "--json")
     # An index of the same name in another schema does not count.
     own = "SELECT indexname FROM pg_indexes WHERE schemaname = 'bolt' AND tablename = 'shop_parcel'"
     index = next(name for (name,) in parcels.execute(own) if name.startswith("st_ready"))
@@ -283,18 +255,11 @@ class TestMany:
         assert (total["model"], total["ready"], shown["quiet"]) == ("shop.Parcel", 5, len(MANY) - 2)
         assert [(each["schema"], each["ready"]) for each in shown["schemas"]] == [(MANY[2], 3), (MANY[4], 2)]
         assert shown["without_worker"] == MANY
-        printed = many.manage("stator", "status")
-        assert MANY[2] in printed
-        assert f"6 schemas of {len(MANY)} without such objects" in printed
-        assert f"No live worker in {len(MANY)} schemas" in printed
         metrics = many.manage("shell", "-c", METRICS)
         assert 'stator_ready{model="shop.parcel"} 5.0' in metrics
         assert f'stator_schema_ready{{model="shop.parcel",schema="{MANY[2]}"}} 3.0' in metrics
         assert f'schema="{MANY[0]}"' not in metrics
         assert f'stator_schemas_without_worker{{database="default"}} {len(MANY)}.0' in metrics
-        # One of them.
-        alone = json.loads(many.manage("stator", "status", "shop.Parcel", "--schema", MANY[4], "--json"))
-        assert alone["models"][0]["states"]["packed"] == 2
 
     def test_what_any_program_writes_into_a_resting_or_a_new_schema_is_found_and_one_that_goes_stops_nothing(
         self, many
@@ -413,44 +378,3 @@ class TestPaths:
             connection.close()
         vars(connection).pop("_cursor", None)
         assert found == "bolt"
-
-
-BOT = """
-import json, time
-from stator.schemas import in_schema
-from tasks.api.errors import TooMany
-from tasks.api.rate_limits import Rates
-from tasks.models import Consumer, Queue, Task
-
-told, rates = {}, Rates()
-for schema in ("acme", "bolt"):
-    with in_schema(schema):
-        queue = Queue.objects.create(name="bots", actions_elsewhere=True)
-        queue.publish("waited for", invisible_for=0.3)
-        waited = [claim.task.action for claim in queue.claim(worker="bot-1", wait=20)]
-        Task.objects.all().delete()
-        queue.publish("held")
-        loop, lost = queue.consume(worker="bot-2", lease=1), []
-        for claim in loop:
-            time.sleep(2)
-            lost.append(claim.lost)
-            loop.stop()
-        ended = Task.objects.get().status
-        consumer = Consumer(name="bot", all_queues=True, may_claim=True)
-        consumer.issue()
-        consumer.save()
-        taken = 0
-        try:
-            while True:
-                rates.take(consumer, 5)
-                taken += 1
-        except TooMany:
-            told[schema] = [waited, lost, ended, taken]
-print(json.dumps(told))
-"""
-
-
-@pytest.mark.needs("consume")
-def test_named_workers_wait_for_tasks_and_hold_them_in_their_schema_and_rates_are_its_own(parcels):
-    [told] = [line for line in parcels.manage("shell", "-c", BOT).splitlines() if line.startswith("{")]
-    assert json.loads(told) == {schema: [["waited for"], [False], "completed", 5] for schema in SCHEMAS}

@@ -271,8 +271,7 @@ def test_steps_of_visits_that_ended_otherwise_are_pruned_in_parts(model):
     assert {int(pk) for pk in left} == {attempted.pk, orders[3].pk}
 
 
-@pytest.mark.needs("undo")
-def test_ended_steps_of_a_model_with_history_are_on_its_page_and_stay_as_long_as_the_history(admin_client):
+def test_ended_steps_of_a_model_with_history_are_on_its_page(admin_client):
     order = scripted(failing_once, model=KeptPurchase)
     attempt(order)
     attempt(order)
@@ -282,12 +281,6 @@ def test_ended_steps_of_a_model_with_history_are_on_its_page_and_stay_as_long_as
     assert text.count("mail done") == 1
     step = Step.objects.latest("pk")
     assert "&quot;mail done&quot;" in admin_client.get(f"/admin/stator/step/{step.pk}/change/").content.decode()
-    advance(UNDONE_WITHIN, KeptPurchase)
-    own_tables.prune("default", 100, errors=1e6, history=90, stats=1e6)
-    assert Step.objects.count() == 3
-    Step.objects.update(at=ago(100))
-    own_tables.prune("default", 100, errors=1e6, history=90, stats=1e6)
-    assert not Step.objects.exists()
 
 
 @pytest.mark.postgresql

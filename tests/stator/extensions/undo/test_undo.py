@@ -90,7 +90,6 @@ TOUCHES = {
     "claimed": (claimed, "is being attempted in stamped"),
     "attempted": (attempted, "was attempted or made due since"),
     "made due": (lambda one: change(one, state_ready=True, state_next_attempt=None), "was attempted or made due since"),
-    "retried": (lambda one: Parcel.stator.retry(), "was attempted or made due since"),
     "retried by an operator": (lambda one: Parcel.stator.retry(actor="bob"), "was attempted or made due since"),
     "gone": (lambda one: raw(Parcel).filter(pk=one.pk).delete(), "is gone"),
 }
@@ -185,6 +184,7 @@ def test_action_without_objects_is_none_and_moves_by_programs_are_not_recorded()
     assert not Before.objects.exists()
 
 
+@pytest.mark.sqlite
 def test_many_objects_with_keys_of_several_columns_are_moved_and_go_back():
     """SQLite refuses a statement that names a thousand such keys."""
     count = 1100
