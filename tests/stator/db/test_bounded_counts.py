@@ -3,18 +3,14 @@
 from typing import Any
 
 import pytest
-from django.db.models import Q
 
 from stator.db import bounded_counts as module
-from stator.db.bounded_counts import Tally, by_state, by_value, in_all, question, tally
-from stator.rows import columns
+from stator.db.bounded_counts import Tally, by_value, in_all, question, tally
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
-
-LATE = Q(state_changed__lte=columns.after(-60))
 
 
 def counted(*kinds: Any, most: int = 100) -> dict[int, list[Tally]]:
@@ -28,19 +24,6 @@ def test_rows_are_told_by_the_values_of_a_column() -> None:
     assert {value: one.count for value, one in found.items()} == {7: 2, 9: 1}
     assert 300 <= found[7].oldest < 400
     assert sum(one.count for one in counted(by_value(raw(Errand), "tenant"), most=2)[0]) == 2
-
-
-def test_kinds_are_cut_off_in_their_own_order() -> None:
-    for age in (10, 1000, 100):
-        put(Parcel, state_changed=ago(age))
-    oldest, newest, all_of_them = counted(
-        by_state(raw(Parcel).order_by("state_changed"), LATE),
-        by_state(raw(Parcel).order_by("-state_changed"), LATE),
-        in_all(raw(Parcel)),
-        most=2,
-    ).values()
-    assert [(one.count, one.late, int(one.oldest) // 100) for one in (*oldest, *newest)] == [(2, 2, 10), (2, 1, 1)]
-    assert [one.count for one in all_of_them] == [2]
 
 
 def test_more_kinds_than_one_statement_takes(

@@ -10,12 +10,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
 from django.test.utils import isolate_apps
 
-from stator.db.claims import AGEING, HEAD_EVERY, HEAD_PART, Turn
-from stator.graph.outcomes import Moved
+from stator.db.claims import AGEING, HEAD_EVERY, Turn
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.state_column import StateField
-from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
+from tests.stator.making import ago, at_once, automatic, operations_of, put, raw
 from tests.testapp.fairness import Appointment, Consignment, Donation, Enquiry, Rescue, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 
@@ -126,47 +125,6 @@ def test_values_take_turns_where_a_claim_is_smaller_than_their_number(make):
     assert [tenants(operations.claim(NEW, 1)) for _ in range(5)] == [{tenant: 1} for tenant in "abcde"]
 
 
-def test_claim_is_full_while_there_are_rows_whoever_has_them(make):
-    random.seed(7)
-    counts = {f"t{number}": random.choice([1, 1, 1, 2, 5, 40]) for number in range(20)}
-    for tenant, number in counts.items():
-        many(Enquiry, number, tenant=tenant)
-    operations, left, came = make(Enquiry), sum(counts.values()), []
-    while left:
-        claims = operations.claim(NEW, 17)
-        assert len(claims) == min(17, left)
-        came += claims
-        left -= len(claims)
-    assert len(set(pks(came))) == len(came)
-    assert tenants(came) == counts
-    assert operations.claim(NEW, 17) == []
-
-
-def test_rows_of_a_value_are_claimed_by_priority_and_now_and_then_by_age(make):
-    one, two = Sender.objects.create(name="one"), Sender.objects.create(name="two")
-    for sender in (one, two):
-        for urgency in reversed(range(2 * AGEING)):
-            put(Consignment, sender=sender, urgency=urgency, state_changed=ago(urgency))
-    operations = make(Consignment)
-    claims = [operations.claim(NEW, 2) for _ in range(AGEING)]
-    urgencies = [[claim.instance.urgency for claim in taken] for taken in claims]
-    assert all({claim.instance.sender_id for claim in taken} == {one.pk, two.pk} for taken in claims)
-    assert urgencies == [[number] * 2 for number in range(AGEING - 1)] + [[2 * AGEING - 1] * 2]
-
-
-def test_limited_state_shares_what_its_limit_leaves(make):
-    many(Enquiry, 30, tenant="large", state="narrow", state_changed=ago(100))
-    many(Enquiry, 1, tenant="small", state="narrow")
-    operations, came = make(Enquiry), []
-    for expected in (2, 2):
-        claims = operations.claim([TicketGraph.narrow], 10)
-        assert len(claims) == expected
-        assert operations.claim([TicketGraph.narrow], 10) == []
-        operations.record([(claim, Moved(TicketGraph.done)) for claim in claims])
-        came += claims
-    assert tenants(came) == {"large": 3, "small": 1}
-
-
 def test_what_is_paused_has_no_turn(make):
     many(Enquiry, 3, tenant="large")
     many(Enquiry, 3, tenant="small")
@@ -184,16 +142,6 @@ def test_rows_that_lost_a_lease_or_are_in_other_states_have_no_turn(make):
     operations = make(Enquiry)
     assert pks(operations.claim(NEW, 10)) == [mine.pk]
     assert tenants(operations.claim(NEW, 10, crashes=Crashes.FEW)) == {"a": 1}
-
-
-@pytest.mark.postgresql
-def test_row_that_an_application_holds_costs_nobody_a_turn(make):
-    held = put(Enquiry, tenant="a")
-    many(Enquiry, 5, tenant="b")
-    operations = make(Enquiry)
-    with locked_elsewhere(held):
-        assert tenants(operations.claim(NEW, 3)) == {"b": 3}
-    assert tenants(operations.claim(NEW, 3)) == {"a": 1, "b": 2}
 
 
 @pytest.mark.postgresql
@@ -296,22 +244,6 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
 
 
 # Where a claim begins
-
-
-def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
-    turn, place = Turn(), (ago(50), 1)
-    assert turn.begin(100.0) is None
-    turn.end(place, 100.0, 100.01)
-    assert turn.begin(100.02) == place
-    turn.end((ago(40), 1), 100.02, 100.03)
-    assert turn.begin(100.01 + HEAD_EVERY) is None
-    # A claim from the head that took long is not made again at once: over a tenth of the time it would take.
-    turn.end(place, 200.0, 203.0)
-    assert turn.begin(203.0 + 9 * 3) == place
-    assert turn.begin(203.0 + 3 / HEAD_PART) is None
-    # So does one from a watermark, behind which a burst may stand.
-    turn.end(place, 300.0, 300.01, at_head=False)
-    assert turn.begin(300.02) == place
 
 
 def test_line_is_strained_where_a_claim_from_its_head_takes_far_longer():

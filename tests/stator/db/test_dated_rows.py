@@ -1,6 +1,5 @@
 """What rows with dates of their own have in common: those that time out by one, and those not attempted before one."""
 
-import re
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -64,24 +63,6 @@ def test_poll_tells_when_the_next_date_comes(kind, operations):
     assert look(operations)[operations].next_due is None
     kind.put(-0.5)
     assert 0 < look(operations)[operations].next_due <= 0.5
-
-
-def test_sqlite_and_mariadb_find_them_by_the_index_of_each(kind):
-    if connection.vendor == "postgresql":
-        pytest.skip("tests/stator/db/test_postgresql_plans.py asks its planner")
-    moments = [ago(-100 - number) for number in range(2000)]
-    kind.model.objects.bulk_create(kind.model(**{kind.column: moment}) for moment in moments)
-    with connection.cursor() as cursor:
-        cursor.execute(f"ANALYZE TABLE {kind.model._meta.db_table}" if connection.vendor == "mysql" else "ANALYZE")
-        cursor.fetchall()
-    operations = operations_of(kind.model)
-    found = [operations.past(each) for each in operations.deadlines if each.column or connection.vendor == "sqlite"]
-    if operations.starts:
-        found = [operations.due()[1], operations.beginning(operations.starts[0], 1)]
-    assert found
-    for rows in found:
-        plan = rows.order_by().values("pk")[:1].explain()
-        assert re.search(r"USING (COVERING )?INDEX st_(at|try)| range \S+ st_(at|try)", plan), plan
 
 
 def test_worker_heeds_a_date_within_a_poll_of_it(kind):

@@ -69,15 +69,6 @@ def test_samples_of_the_last_two_days_are_left_alone(operations):
     assert Stats.get_for_model(Step).most_recent_queued() == 7
 
 
-def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operations):
-    start = hour(5)
-    samples(start, 3, 50, 4)
-    thin_all(operations)
-    samples(start + timedelta(minutes=30), 60, 1)
-    assert thin_all(operations) == [3]
-    assert kept() == [(start + timedelta(minutes=30), 60, 999.0)]
-
-
 def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch):
     monkeypatch.setattr(of_stats, "PARTS", 10)
     samples(hour(5), *range(50)[::-1])

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from stator import claims as program_claims
 from stator.db import chores
 from stator.db.claims import Watermark
-from stator.db.probe import look, new_watermark, overdue
+from stator.db.probe import look, new_watermark
 from stator.extensions.stats import chores as of_stats
 from stator.graph.outcomes import Released, Waiting
 from stator.rows.claimable import Crashes
@@ -141,29 +141,6 @@ def test_statement_reads_its_index_and_never_the_whole_table(operations, explain
         assert "Seq Scan on testapp_step" not in plan, plan
 
 
-def test_what_is_due_or_expires_some_day_is_not_read(operations, explained):
-    look(operations)
-    overdue(operations)
-    chores.mark_ready(operations, 1000)
-    operations.reap(1000)
-    assert len(explained.plans) >= 6
-    read = [line for plan in explained.plans for line in plan.splitlines() if "Filter:" in line]
-    assert read
-    for line in read:
-        assert "state_next_attempt" not in line
-        assert "state_locked_until" not in line
-
-
-def test_recorded_rows_are_reached_by_their_keys(operations, explained):
-    claims = operations.claim(automatic(operations), 100)
-    explained.plans.clear()
-    operations.record([(claim, Waiting(60.0)) for claim in claims])
-    operations.renew(claims)
-    assert "testapp_step_pkey" in "\n".join(explained.plans)
-    for plan in explained.plans:
-        assert "Seq Scan on testapp_step" not in plan, plan
-
-
 def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, explained, monkeypatch):
     monkeypatch.setattr("stator.db.claims.HEAD_EVERY", 600.0)
     assert len(operations.claim(automatic(operations), 100)) == len(operations.claim(automatic(operations), 100)) == 100
@@ -199,34 +176,6 @@ def test_statement_that_is_prepared_keeps_to_its_index(operations, explained, mo
     assert re.search(r"\(\(state\)::text = \$\d", record), record
     assert re.findall(r"Scan using (\w+) on", record) == ["testapp_step_pkey"], record
     assert "Seq Scan on testapp_step" not in claim + record
-
-
-@pytest.fixture
-def compiling(django_db_blocker):
-    """A session whose server compiles each statement, whatever it costs; no test where the server has no compiler."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_jit_available()")
-        if not cursor.fetchone()[0]:
-            pytest.skip("this PostgreSQL has no compiler (LLVM); DB=distribution bin/test uses one that has")
-        cursor.execute("SET jit_above_cost = 0")
-        yield
-        cursor.execute("RESET jit_above_cost")
-
-
-def test_no_statement_with_settings_for_the_planner_is_compiled(operations, explained, compiling):
-    """What such a statement cannot avoid although it is off counts as if it took ages; nobody may pay for that."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM testapp_step WHERE name = 'a'")
-        assert "JIT:" in explained.plans.pop()
-    for do, _ in CASES.values():
-        do(operations)
-    for _ in range(session.USES + 2):
-        claims = operations.claim(automatic(operations), 10)
-        operations.renew(claims)
-        operations.record([(claim, Waiting(60.0)) for claim in claims])
-    assert len(explained.hinted) > len(CASES)
-    for plan in explained.hinted:
-        assert "JIT:" not in plan, plan
 
 
 def test_pauses_are_counted_by_an_index_alone(operations, monkeypatch):

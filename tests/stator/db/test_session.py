@@ -1,14 +1,12 @@
 """Statements that a session with PostgreSQL keeps prepared, and sessions that are not what they seem to be."""
 
 import pytest
-from django.db import DatabaseError, DataError, connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import DatabaseError, connection, transaction
 
 from stator.db.retry import is_retryable
 from stator.graph.outcomes import Moved
 from tests.stator.making import automatic, operations_of, put
 from tests.testapp.basic import Step, StepGraph
-from tests.testapp.fairness import Ticket, TicketGraph
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -115,19 +113,6 @@ def test_what_a_handler_asks_in_its_transaction_is_planned_as_its_session_wants(
     assert prepared() >= 2
 
 
-def test_claim_in_a_transaction_of_its_own_is_repeated_by_itself():
-    operations, state = operations_of(Ticket), TicketGraph.narrow
-    for _ in range(ROUNDS + 1):
-        put(Ticket, state="narrow")
-    for number in range(ROUNDS + 1):
-        if number == ROUNDS:
-            assert prepared() > 0
-            with connection.cursor() as cursor:
-                cursor.execute("DEALLOCATE ALL")
-        [claim] = operations.claim([state], 1)
-        assert operations.record([(claim, Moved(TicketGraph.done))]).moves
-
-
 @pytest.fixture
 def other_type():
     change = "ALTER TABLE testapp_step ALTER COLUMN name TYPE {}"
@@ -186,20 +171,3 @@ def test_application_s_statement_is_prepared_once_its_connection_is_kept():
         cursor.execute("DEALLOCATE ALL")
     pass_by(2)
     assert prepared() == 0
-
-
-def test_application_s_statement_is_seen_by_who_looks_at_queries():
-    pass_by(3 * USES)
-    with CaptureQueriesContext(connection) as captured:
-        pass_by(2)
-    assert len(captured) == 2
-    seen = []
-    with connection.execute_wrapper(lambda execute, *args: seen.append(args[0]) or execute(*args)):
-        pass_by()
-    assert seen == ["SELECT 7 %% %s::int"]
-
-
-def test_error_of_an_application_s_statement_is_django_s():
-    for _ in range(3 * USES):
-        with pytest.raises(DataError, match="division by zero"):
-            send_in_passing(connection, "SELECT 1 / %s::int", [0])

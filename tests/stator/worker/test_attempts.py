@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -82,31 +81,6 @@ async def test_attempt_whose_lease_ran_out_or_whose_claim_has_ended_is_cancelled
         assert id(other) in ran.attempts.running
 
 
-async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped(monkeypatch):
-    monkeypatch.setattr(module, "GRACE", -1.0)
-    gate = asyncio.Event()
-
-    async def stubborn():
-        while not gate.is_set():
-            with suppress(asyncio.CancelledError):
-                await gate.wait()
-        return "done"
-
-    async with Ran() as ran:
-        claim = FakeClaim(FakeOperations(), "awaited", stubborn, max_runtime=5.0)
-        ran.attempts.begin([claim])
-        await until(lambda: claim.started)
-        claim.started -= 6
-        ran.attempts.sweep()
-        ran.attempts.sweep()
-        assert len(ran.outcomes) == 1
-        assert ran.outcomes[0][1].failure.kind == "stator.exceptions.AttemptTimedOut"
-        gate.set()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert len(ran.outcomes) == 1
-
-
 async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
@@ -122,20 +96,6 @@ async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_s
         await until(lambda: not ran.attempts.trouble())
         assert len(ran.outcomes) == 1
         assert ran.attempts.room("app.model", False) > 0
-
-
-async def test_stopping_cancels_async_attempts_and_releases_the_rest():
-    gate = threading.Event()
-    async with Ran(THREADS=1) as ran:
-        cancelled = FakeClaim(FakeOperations(), "awaited", forever)
-        blocked = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
-        ran.attempts.begin([cancelled, blocked])
-        await until(lambda: cancelled.started and blocked.started)
-        ran.attempts.cancel_all()
-        await until(lambda: ran.outcomes)
-        ran.attempts.release_all()
-        assert ran.outcomes == [(cancelled, INTERRUPTED), (blocked, INTERRUPTED)]
-        gate.set()
 
 
 # Claims ahead of need; test_room.py has how many.
