@@ -8,15 +8,12 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin
 from stator.extensions.events.admin import inbox as waiting
 from stator.extensions.events.senders import Sender
 from stator.models import Event, History
-from tests.queries import analyze, sent
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph
@@ -138,21 +135,6 @@ def test_inbox_has_the_longest_waiting_first_whatever_holds_them(admin_client: C
     raw(Expense).filter(pk=ready.pk).update(state_ready=True)
     lines = inbox(admin_client)
     assert [str(each) in line for each, line in zip((held, ready, resting), lines, strict=True)] == [True] * 3
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_inbox_reads_few_of_many_rows_by_an_index(admin_client: Client) -> None:
-    raw(Expense).bulk_create(Expense(state="submitted", state_ready=False, state_changed=ago(n)) for n in range(3000))
-    analyze(Expense)
-    with CaptureQueriesContext(connection) as queries:
-        inbox(admin_client)
-    [first, *_] = [sql for sql in sent(queries) if "testapp_expense" in sql and 'state_next_attempt" ASC' in sql]
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {first}")
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "Index Scan using st_rest" in plan
-    assert "Sort" not in plan
 
 
 def test_move_by_hand_says_whose_approval_it_skips_and_needs_a_reason(admin_client: Client) -> None:

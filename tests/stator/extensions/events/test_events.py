@@ -1,7 +1,5 @@
 """Events: an object takes those that its state waits for, once, from those who may send them, and nothing else."""
 
-from copy import copy
-
 import pytest
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
@@ -10,11 +8,10 @@ from django.db.models import QuerySet
 
 from stator import Sender
 from stator.db import own_tables
-from stator.exceptions import EventRefused, GraphError
+from stator.exceptions import EventRefused
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
-from stator.rows.followers import followers_of
 from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
@@ -256,14 +253,6 @@ def test_event_during_an_attempt_leaves_its_claim_and_brings_one_more_attempt(ou
     assert claim_all(operations) == []
 
 
-def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
-    operations, expense = operations_of(Expense), put(Expense, state="approved")
-    [claim] = claim_all(operations)
-    raw(Expense).get(pk=expense.pk).stator.send("hurry")
-    assert operations.record([(claim, Moved(ExpenseGraph.paid))]).moves
-    assert (row(expense).state, row(expense).state_ready) == ("paid", False)
-
-
 def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch):
     expense, seen = put(Expense, state="approved", waits=True), []
 
@@ -315,16 +304,6 @@ def test_event_is_of_its_object_however_the_sender_has_spelled_the_key():
     assert expense.stator.withdraw("approve", by="anna").outcome == "withdrawn"
 
 
-def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
-    expense = Expense.objects.create()
-    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
-    assert expense.stator.send("receipt", "card", key="r1").outcome == "repeated"
-    Event.objects.update(until=ago(1))
-    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
-    expense.transition_perform("paid")
-    assert row(expense).state == "closed"
-
-
 def test_event_is_kept_only_before_the_first_state_that_takes_it():
     operations, expense = operations_of(Expense), put(Expense, state="approved")
     assert expense.stator.send("receipt", "card", key="early").outcome == "kept"
@@ -340,20 +319,6 @@ def test_event_is_kept_only_before_the_first_state_that_takes_it():
     assert moves.count == 1
     raw(Expense).filter(pk=worked.pk).update(state="approved")
     assert "submitted" in refused(row(timed), "receipt", "card")
-
-
-def test_state_that_a_worker_has_left_is_remembered(monkeypatch, request):
-    request.addfinalizer(followers_of.cache_clear)
-    followers_of.cache_clear()
-    event = copy(ExpenseGraph.paid.events["receipt"])
-    event.state = ExpenseGraph.approved
-    monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
-    expenses = [put(Expense, state="approved"), put(Expense, state="approved")]
-    operations = operations_of(Expense)
-    operations.record([(claim, Moved(ExpenseGraph.paid)) for claim in claim_all(operations)])
-    for expense in expenses:
-        raw(Expense).filter(pk=expense.pk).update(state="submitted")
-        assert "is in submitted" in refused(row(expense), "receipt", "card")
 
 
 def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
@@ -440,11 +405,6 @@ def test_explain_says_which_events_are_awaited_from_whom_and_what_has_come(appro
     assert Expense.stator.explain_counts() == {"awaits_event": 1}
 
 
-def test_object_that_workers_attempt_says_at_last_which_events_it_takes():
-    expense = put(Expense, state="approved")
-    assert [reason.code for reason in expense.explain()][-1] == "takes_event"
-
-
 @pytest.mark.django_db(transaction=True)
 def test_first_of_two_senders_wins():
     expense = Expense.objects.create()
@@ -504,13 +464,6 @@ def test_event_beside_the_record_of_an_attempt_is_never_lost():
         raw(Expense).filter(pk=expense.pk).update(state_ready=False)
 
 
-def test_instance_without_a_claim_is_false_and_says_so():
-    expense = Expense.objects.create()
-    assert not expense.stator
-    with pytest.raises(AttributeError, match=r"is not claimed, so instance\.stator has no 'attempt' here"):
-        expense.stator.attempt  # noqa: B018
-
-
 def test_count_may_be_a_function_of_the_object(approvers, monkeypatch):
     anna, ben, _ = approvers
     monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 1 if expense.waits else 2)
@@ -520,15 +473,6 @@ def test_count_may_be_a_function_of_the_object(approvers, monkeypatch):
     assert (approve(large, anna).missing, large.stator.available(anna)) == (1, ["reject"])
     assert "1 of 2 senders so far: anna" in large.explain()[0].sentence
     assert approve(large, ben).outcome == "moved"
-
-
-def test_fault_of_the_count_is_an_error_of_the_sender_and_none_of_explain(approvers, monkeypatch):
-    monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 0)
-    expense = Expense.objects.create()
-    with pytest.raises(GraphError, match=r"count\(\) returned 0; it must return a whole number of at least 1"):
-        approve(expense, approvers[0])
-    assert not Event.objects.exists()
-    assert "0 of several senders" in expense.explain()[0].sentence
 
 
 def test_sender_withdraws_an_event_while_others_are_missing(approvers):

@@ -7,7 +7,6 @@ from stator.db.probe import look
 from stator.extensions.pauses.models import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.graph.outcomes import Moved
 from stator.models import Action, Pause
-from stator.runner import StatorRunner
 from stator.worker.dispatcher import lanes_of
 from tests.stator.making import ago, operations_of, put, raw
 from tests.testapp.explained import Errand
@@ -84,15 +83,6 @@ def test_timeouts_and_conditions_of_external_states_go_on(operations):
     look(operations)
     assert chores.time_out(operations, 10).count == 1
     assert chores.move_matching(operations, 10).count == 1
-
-
-def test_worker_that_starts_and_drains_leaves_paused_rows_alone():
-    kept, moved = put(Errand, tenant=1), put(Errand, tenant=2)
-    Errand.stator.pause(where={"tenant": 1})
-    summary = StatorRunner([Errand], until_idle=True).run()
-    assert summary.handled == {"testapp.errand": 1}
-    assert [raw(Errand).get(pk=row.pk).state for row in (kept, moved)] == ["new", "done"]
-    assert StatorRunner([Errand]).run_single_cycle() == 0
 
 
 @pytest.mark.parametrize("name", ["customer_id", None])

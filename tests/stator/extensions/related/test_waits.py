@@ -22,7 +22,6 @@ from stator.worker.duties import When, duties_of
 from tests.sizes import PATIENCE
 from tests.stator.extensions.related.waiting import is_parked, waiting
 from tests.stator.making import (
-    ago,
     automatic,
     change,
     claim_all,
@@ -103,15 +102,6 @@ def test_both_relations_have_to_be_there(rollouts):
     assert is_parked(second)
     first.transition_perform("done")
     assert [claim.pk for claim in claim_all(rollouts)] == [second.pk]
-
-
-def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
-    build, rollout = waiting(rollouts)
-    rollout.transition_perform("started")
-    assert claim_all(rollouts) == []
-    change(rollout, state="new", state_changed=ago(8000))
-    assert chores.time_out(rollouts, 10).count == 1
-    assert row(rollout).state == "stale"
 
 
 # What no move tells

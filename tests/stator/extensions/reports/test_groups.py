@@ -62,11 +62,6 @@ class TestGroups:
         [[group], _] = all_groups()
         assert (group.count, group.failing) == (2, [])
 
-    def test_quarantined_objects_fail(self):
-        row = put(Parcel, state_ready=False, state_crashes=3)
-        report(row)
-        assert all_groups()[0][0].failing == [row.pk]
-
     def test_keys_that_the_model_cannot_have_any_more_are_left_out(self):
         failing()
         Report.objects.create(model_label="testapp.parcel", object_pk="x-y", error="ValueError", fingerprint="aa")

@@ -35,12 +35,6 @@ def test_moves_are_told_by_the_second_from_one_sample_to_the_next():
     assert minutes()[ONE][-4:] == [None, MinuteSample(None, 0, 0), MinuteSample(2.0, 0, 0), MinuteSample(0.0, 2.5, 4)]
 
 
-def test_minute_that_has_not_ended_is_left_out():
-    sample(0, 100)
-    sample(61, 100)
-    assert minutes()[ONE] == [None] * MINUTES
-
-
 def test_moves_of_minutes_without_a_sample_are_spread_over_them():
     sample(6, 0)
     sample(3, 360)
