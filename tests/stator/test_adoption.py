@@ -10,14 +10,12 @@ from django.db import connection, models, transaction
 from django.db.migrations import AddField, Migration, RunSQL
 from django.db.migrations.optimizer import MigrationOptimizer
 from django.db.migrations.writer import MigrationWriter
-from django.test.utils import isolate_apps
 from django.utils import timezone
 
 from stator import adoption
 from stator.adoption import FillStates
 from stator.extensions.migrating import operations
 from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel
 from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
 from tests.sizes import PATIENCE
 
@@ -71,36 +69,8 @@ def test_other_changes_stay_in_atomic_migrations_before_it_and_removals_after_it
     assert kinds == [["AlterField"], ["AlterTableInUse"], ["RemoveField"]]
 
 
-def test_column_that_is_made_anew_is_removed_before_that():
-    """Django removes and adds a field whose kind changes so much that it cannot be altered."""
-    with isolate_apps("tests.testapp"):
-
-        class Trunk(StatorModel):
-            label = models.ManyToManyField("self")
-            state = StateField(PatientGraph)
-
-            class Meta:
-                app_label = "testapp"
-
-        [others, own] = generated(Trunk, before())
-    kinds = [type(operation).__name__ for operation in others.operations]
-    assert kinds == ["RemoveField", "AddField"]
-
-
 def described(operation):
     return [each.describe() for each in operation.operations]
-
-
-def test_file_of_the_migration_can_be_read_back(trunk):
-    [migration] = generated(trunk, before())
-    migration.name = "0002_trunk_in_use"
-    names = {}
-    exec(MigrationWriter(migration).as_string(), names)
-    state = before()
-    names["Migration"]("0002_trunk_in_use", "testapp").mutate_state(state, preserve=False)
-    [operation] = names["Migration"].operations
-    assert operation.describe() == "Alter the table of Trunk while it is in use"
-    assert described(operation) == described(migration.operations[0])
 
 
 def test_interrupted_migration_is_completed_by_the_next(trunk):

@@ -1,13 +1,11 @@
 """Methods for async code: a synchronous handler cannot call one without a word, and a program may."""
 
 import asyncio
-from unittest.mock import Mock
 
 import pytest
 
 from stator.asynchronous import in_thread
 from stator.testing import attempt
-from tasks.queue.held_claims import TaskClaim
 from tests.stator.extensions.steps.test_attempt import clean, scripted  # noqa: F401 - a fixture
 from tests.testapp.stepped import Purchase, anoted, calls
 
@@ -23,11 +21,6 @@ def say_nothing(order):
     ("script", "word"),
     [
         (say_nothing, "astep() does nothing in a synchronous handler; call step() there"),
-        pytest.param(
-            lambda order: TaskClaim.astep(Mock(), "charge", anoted(order, "charge")),
-            "astep() does nothing in a synchronous handler; call step() there",
-            marks=pytest.mark.needs("queue"),
-        ),
         (lambda order: order.stator.aextend(5), "aextend() does nothing in a synchronous handler; call extend() there"),
         pytest.param(
             lambda order: order.aexplain(),

@@ -13,7 +13,6 @@ SECRET = "not-long-enough"
 BAD_VALUES = [
     ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),
     ({"LEASE": "60"}, "LEASE='60' must be a number"),
-    ({"LEASE": None}, "LEASE=None must be a number"),
     ({"LEASE": float("nan")}, "LEASE=nan must be a number"),
     ({"REAP_INTERVAL": 0}, "REAP_INTERVAL=0 must be at least 0.05"),
     ({"POLL_INTERVAL": -1}, "POLL_INTERVAL=-1 must be at least 0.01"),
@@ -36,7 +35,6 @@ BAD_VALUES = [
     ({"LISTEN_DSN": None}, "LISTEN_DSN must be a string, not NoneType"),
     ({"TOKEN": SECRET}, "TOKEN must be a string of at least 32 bytes"),
     ({"TOKEN": ["x" * 40, ""]}, "TOKEN must be a string of at least 32 bytes"),
-    ({"TOKEN": [b"x" * 40]}, "TOKEN must be a string of at least 32 bytes"),
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
     ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or"),  # stator.extensions.schemas
@@ -54,9 +52,7 @@ BAD_VALUES = [
 CONFLICTS = [
     ({"LEASE": 1, "POLL_INTERVAL": 1}, "LEASE=1 is too close to POLL_INTERVAL=1; raise LEASE"),
     ({"LEASE": 5, "REAP_INTERVAL": 5}, "LEASE=5 must be longer than REAP_INTERVAL=5; raise LEASE or lower"),
-    ({"REAP_INTERVAL": 60}, "LEASE=60.0 must be longer than REAP_INTERVAL=60; raise LEASE or lower REAP_INTERVAL"),
     ({"LEASE": 20, "SHUTDOWN_TIMEOUT": 25}, "SHUTDOWN_TIMEOUT=25 must not be longer than LEASE=20; lower it or raise"),
-    ({"SHUTDOWN_TIMEOUT": 61}, "SHUTDOWN_TIMEOUT=61 must not be longer than LEASE=60.0; lower it or raise LEASE"),
 ]
 
 
@@ -74,7 +70,7 @@ def test_wrong_value_is_one_line_that_names_it_and_what_is_wanted(values, messag
     assert SECRET not in text
 
 
-@pytest.mark.parametrize("lease", [0.5, 1, 2, 3, 5, 9.5, 20, 24, 25, 60, 3600])
+@pytest.mark.parametrize("lease", [0.5, 2, 9.5, 24, 3600])
 def test_defaults_follow_a_lease_that_is_given_alone(lease):
     with override_settings(STATOR={"LEASE": lease}):
         settings = load_settings()

@@ -31,7 +31,7 @@ def listener(alias):
     return closing(session)
 
 
-@pytest.mark.parametrize(("database", "elsewhere"), [("default", "other"), ("other", "default")])
+@pytest.mark.parametrize(("database", "elsewhere"), [("other", "default")])
 def test_worker_of_one_database_leaves_the_rows_of_the_other_alone(database, elsewhere):
     put(Line, database)
     left = put(Line, elsewhere)

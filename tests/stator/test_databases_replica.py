@@ -80,7 +80,6 @@ def test_move_by_hand_of_an_instance_that_the_replica_answered(replica):
 
 ACTS = [
     lambda: Parcel.transition_perform_queryset(Parcel.objects.all(), "sent"),
-    lambda: Parcel.objects.filter(address="").update(state="sent"),
     lambda: Parcel.stator.in_state("packed").move("sent"),
 ]
 

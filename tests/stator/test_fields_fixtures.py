@@ -35,7 +35,7 @@ LATER: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("form", ["json", "jsonl", "xml", "yaml"])
+@pytest.mark.parametrize("form", ["json", "xml"])
 @pytest.mark.parametrize("model", [UuidKeyed, Branch])
 def test_loaddata_brings_back_what_dumpdata_wrote(model, form, tmp_path):
     original = put(model, state="second", **BEFALLEN)
@@ -60,14 +60,3 @@ def test_loaded_object_knows_the_state_that_it_brought():
     loaded.object.state = "failed"
     loaded.object.save()
     assert (row(step).state, row(step).state_version) == ("failed", 1)
-
-
-def test_fixture_with_some_columns_resets_the_others():
-    step = put(Step, state="done", **BEFALLEN)
-    [loaded] = serializers.deserialize(
-        "python", [{"model": "testapp.step", "pk": step.pk, "fields": {"state": "slow"}}]
-    )
-    loaded.save()
-    found = row(step)
-    assert (found.state, found.state_ready, found.state_claim, found.state_version) == ("slow", True, None, 0)
-    assert found.state_changed > ago(60)

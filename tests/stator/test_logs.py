@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.logs import CLEAR_LINE, JsonFormatter, LineFormatter, ProgressLine, TerminalFormatter, describe, events_to
+from stator.logs import CLEAR_LINE, JsonFormatter, LineFormatter, TerminalFormatter, describe, events_to
 
 HOSTILE = ["\n", "\r", "\r\n", "\x1b[2J", "\x00", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\x9b31m"]
 
@@ -165,25 +165,6 @@ def test_events_on_a_terminal_replace_the_progress_line(configure):
         say()
     events = [event[26:] for event in stream.getvalue().split(CLEAR_LINE)[1:]]
     assert events == ["INFO stator.progress\n", "WARNING tasks.dead_letter\n"]
-
-
-def test_terminal_gets_a_line_that_is_rewritten():
-    stream = Terminal()
-    progress = ProgressLine(stream)
-    progress._shown -= 60
-    progress(worker_with(10, {}))
-    progress.close()
-    assert stream.getvalue().startswith("\r\x1b[K10 attempts")
-    assert stream.getvalue().endswith("\n")
-
-
-def test_log_gets_an_event_only_when_something_was_done(caplog):
-    progress = ProgressLine(io.StringIO())
-    with caplog.at_level(logging.INFO, "stator"):
-        for handled in (0, 10, 10):
-            progress._shown -= 60
-            progress(worker_with(handled, {}))
-    assert [record.handled for record in caplog.records] == [10]
 
 
 @pytest.mark.parametrize("formatter", [LineFormatter, TerminalFormatter])

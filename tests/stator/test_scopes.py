@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 
 from stator.graph.outcomes import Moved
-from stator.scopes import EVERYTHING, UNCHANGED, Scope, entered, path_in_use
+from stator.scopes import UNCHANGED, Scope, entered, path_in_use
 from tests.stator.making import operations_of
 from tests.testapp.models import Line
 
@@ -32,15 +32,6 @@ def test_scope_without_a_path_changes_nothing():
     assert scope.enter() is UNCHANGED
     assert scope.fields() == {"database": "default"}
     assert entered() == ""
-
-
-def test_part_is_told_from_all_rows_and_knows_their_scope():
-    whole = Scope("default", "acme")
-    part = Scope("default", "acme", where=EVERYTHING & ~EVERYTHING, node=3)
-    assert whole.of_all is whole
-    assert part.of_all == Scope("default", "acme")
-    assert part != whole
-    assert sorted([Scope("b"), Scope("a", "z"), Scope("a")]) == [Scope("a"), Scope("a", "z"), Scope("b")]
 
 
 def test_row_asks_neither_schemas_nor_slices(db, monkeypatch):

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
-from django.db.models import CharField, F, Q, QuerySet, TextField, Value
+from django.db.models import CharField, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 
 from stator.statements import MAX_CACHED, Parameter, Statement, StatementCache, selecting, updating
@@ -53,15 +53,6 @@ def test_value_is_converted_as_its_field_does(rows):
     assert rows_of(updating(rows.filter(action=NAME), {"data": data}), name="b", data=None) == 1
     assert dict(Task.objects.values_list("action", "data")) == {"a": {"n": [1]}, "b": None, "c": None}
     assert Task.objects.filter(data__isnull=True).count() == 2
-
-
-def test_subqueries_of_an_update_get_their_values(rows):
-    if not connection.features.update_can_self_select:
-        pytest.skip("MySQL refuses an update whose conditions read its own table")
-    known = rows.filter(action=NAME).values("pk")
-    statement = updating(rows.filter(pk__in=known, priority=7).order_by("pk"), {"priority": F("priority") + 1})
-    assert rows_of(statement, name="b") == 1
-    assert list(Task.objects.order_by("action").values_list("priority", flat=True)) == [7, 8, 7]
 
 
 def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():

@@ -3,8 +3,6 @@
 The HTTP runner is tried in ``test_views.py``.
 """
 
-import threading
-
 import pytest
 from django.apps import apps
 from django.core.management import call_command
@@ -17,9 +15,7 @@ import stator.models
 import stator.runner
 from stator.models import StateField, Stats
 from stator.runner import StatorRunner
-from stator.signals import on_start
-from tests.stator.making import ago, put, raw
-from tests.stator.running import connected
+from tests.stator.making import ago, put
 from tests.testapp.takahe import Domain, DomainStates, FanOut, FanOutStates, Pin, PinStates, Post, PostStates
 
 MODELS = [Post, FanOut, Domain, Pin]
@@ -68,16 +64,6 @@ def test_old_migration_is_applied():
 # What it does with objects
 
 
-@pytest.mark.django_db
-def test_states_are_taken_across_relations():
-    post = Post.objects.create(state=PostStates.fanned_out)
-    fan_out = FanOut.objects.create(post=post)
-    assert FanOut.objects.filter(post__state__in=[PostStates.new, PostStates.fanned_out]).get() == fan_out
-    assert FanOut.objects.exclude(post__state=PostStates.fanned_out).count() == 0
-    assert Post.objects.filter(fan_outs__state=FanOutStates.new).get() == post
-    assert post.fan_outs.filter(state=FanOutStates.new).update(state=FanOutStates.skipped) == 1
-
-
 # What it runs
 
 
@@ -102,16 +88,3 @@ class TestWorker:
         assert stats.most_recent_handled() == (5, 5, 5)
         assert stats.most_recent_queued() in range(8)
         assert Stats.get_for_model(Pin).most_recent_handled() == (0, 0, 0)
-
-    def test_project_has_its_configuration_before_the_first_handler_is_called(self):
-        Post.objects.create()
-        begun = []
-
-        def load(sender, **kwargs):
-            threading.Event().wait(0.3)
-            begun.append(raw(Post).filter(state_attempts=0, state="new").count())
-
-        with connected(on_start, load):
-            StatorRunner([Post], until_idle=True).run()
-        assert begun == [1]
-        assert raw(Post).get().state == "fanned_out"

@@ -14,11 +14,9 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
-from tests.testapp.basic import DeedGraph, StepGraph
+from tests.testapp.basic import StepGraph
 from tests.testapp.dated import OfferGraph
-from tests.testapp.operators import EagerGraph, ParcelGraph
-from tests.testapp.power import OrderGraph
-from tests.testapp.takahe import PinStates, PostStates
+from tests.testapp.takahe import PinStates
 
 
 class Errand(StateGraph):
@@ -84,12 +82,12 @@ def raises(error: BaseException) -> Any:
     raise error
 
 
-RIGHT = [Errand, StepGraph, DeedGraph, ParcelGraph, OrderGraph, PinStates, PostStates, EagerGraph, OfferGraph]
+RIGHT = [Errand, StepGraph, PinStates, OfferGraph]
 
 
 @pytest.mark.parametrize("graph", RIGHT, ids=lambda graph: graph.__name__)
 def test_graph_that_is_right_passes(graph: type[StateGraph]) -> None:
-    check_graph(graph, max_examples=5)
+    check_graph(graph, max_examples=3)
 
 
 class TestWays:
@@ -137,10 +135,7 @@ class TestWays:
 
 NONSENSE: list[tuple[Any, str]] = [
     (lambda errors: -5, "after 1 error backoff returned -5"),
-    (lambda errors: math.nan, "after 1 error backoff returned nan"),
-    (lambda errors: "60", "after 1 error backoff returned '60'"),
     (lambda errors: [1, 5, math.inf][errors - 1], "after 3 errors in a row backoff returned inf"),
-    (lambda errors: [1, 5][errors - 1], "after 3 errors in a row backoff raised IndexError: list index"),
     (lambda errors: 7 - errors, "after 8 errors in a row backoff returned -1"),
 ]
 
@@ -160,11 +155,6 @@ def waits_for_ever(state: State, result: Any, **given: Any) -> Any:
     return Waiting(MAX_SECONDS * 2, outcome.failure) if isinstance(outcome, Waiting) else outcome
 
 
-def hurries(state: State, result: Any, **given: Any) -> Any:
-    outcome = resolve(state, result, **given)
-    return Waiting(-1, outcome.failure) if isinstance(outcome, Waiting) else outcome
-
-
 def releases(state: State, result: Any, **given: Any) -> Any:
     return Released() if result is None else resolve(state, result, **given)
 
@@ -177,7 +167,6 @@ def breaks(state: State, result: Any, **given: Any) -> Any:
     ("wrong", "what"),
     [
         (waits_for_ever, f"waits {MAX_SECONDS * 2} s; it must be from 0 to"),
-        (hurries, "waits -1 s; it must be from 0 to"),
         (releases, "None must move or wait, but gave Released("),
         (breaks, "cannot be resolved: ZeroDivisionError: division by zero"),
     ],
@@ -233,21 +222,6 @@ class TestHandlers:
             check_graph(Errand, objects=objects, max_examples=10)
         assert isinstance(raised.value.__cause__, KeyError)
         check_graph(Errand, objects=objects, raises=[LookupError], max_examples=10)
-
-    def test_handler_of_a_batch_gets_a_list_and_may_return_a_dictionary(self) -> None:
-        class Thing:
-            pass
-
-        class Batched(StateGraph):
-            new = State(try_interval=60, batch=10)
-            done = State()
-            new.transitions_to(done)
-
-            @classmethod
-            def handle_new(cls, instances: list[Any]) -> Any:
-                return dict.fromkeys(instances, "nowhere")
-
-        assert "the handler returned 'nowhere'" in problem(Batched, objects=st.builds(Thing))
 
 
 def test_walks_are_the_same_every_time() -> None:

@@ -32,17 +32,6 @@ def codes() -> list[str]:
     return [problem.code for problem in found()]
 
 
-def test_row_that_is_due_or_becomes_due_waits_for_a_worker() -> None:
-    put(Parcel, state_ready=False, state_next_attempt=ago(-86400))
-    [problem] = found()
-    assert (problem.code, problem.level, problem.count) == ("no_worker", "error", 1)
-    raw(Parcel).update(state_next_attempt=ago(90))
-    [problem] = found()
-    assert (problem.code, problem.command) == ("no_worker", "manage.py runstator")
-    assert problem.sentence.startswith("1 waits, but no live worker serves it")
-    assert "the first has waited 1 m 3" in problem.sentence
-
-
 def test_column_that_only_workers_read_is_missed() -> None:
     if not connection.features.can_rollback_ddl:
         pytest.skip("a changed table stays changed")
@@ -96,19 +85,6 @@ def test_two_live_workers_of_one_name_are_a_trouble_and_a_replaced_one_is_none()
     assert {row["name"] for row in asked("stator", "workers")} == {"mill"}
 
 
-def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
-    worker(heartbeat=ago(400), started=ago(500), running=3)
-    [process] = survey("default", [Parcel]).workers.processes
-    assert 99 <= process.since <= 190
-    assert re.fullmatch(r"silent for [67] m( \d+ s)?", process.status_text)
-    held()
-    [process] = survey("default", [Parcel]).workers.processes
-    assert process.status_text.endswith(", holds 1")
-    assert [row["running"] for row in asked("stator", "workers")] == [1]
-    raw(Parcel).all().delete()
-    assert [row["running"] for row in asked("stator", "workers")] == [0]
-
-
 def test_pause_with_its_effects_folded_in() -> None:
     worker()
     put(Parcel, state_changed=ago(8000))
@@ -120,18 +96,6 @@ def test_pause_with_its_effects_folded_in() -> None:
     words = r"paused: packed by anna for \d+ s, without an end \(disk is full\); 1 waits; the first has waited 2 h 13 m"
     assert re.fullmatch(f"{words}; 1 later than expected", paused.sentence)
     assert paused.command == "manage.py stator resume testapp.Parcel --state packed"
-
-
-def test_pause_by_a_lookup_of_a_former_release_says_that_it_holds_all_objects() -> None:
-    worker()
-    Pause.objects.create(model_label="testapp.parcel", where={"address__startswith": "a"})
-    [problem] = found()
-    assert problem.detail.startswith(
-        "address__startswith=a: holds all objects of its states, because it cannot be evaluated: "
-        "where={'address__startswith': ...}: a pause compares fields of testapp.Parcel"
-    )
-    assert problem.command == "manage.py stator resume testapp.Parcel --where 'address__startswith=\"a\"'"
-    assert Parcel.stator.resume(where={"address__startswith": "a"}) == 1
 
 
 @pytest.mark.needs("limits")

@@ -38,15 +38,6 @@ def test_no_worker_pause_and_dependency_are_said(crew):
     assert said(Errand, 2) == "2 are not attempted yet: 2 paused."
 
 
-def test_one_object_gets_the_sentence_of_its_page(crew):
-    put(Errand)
-    Pause.objects.create(model_label="testapp.errand", reason="disk is full", actor="anna")
-    assert said(Errand, 1) == (
-        "It is not attempted yet: Paused by anna: the model, until it is resumed: disk is full. "
-        "Check whether its reason still holds, then resume."
-    )
-
-
 def test_only_some_of_many_are_looked_at(crew, monkeypatch):
     monkeypatch.setattr(due_times, "LOOKED_AT", 2)
     for _ in range(3):

@@ -27,17 +27,6 @@ def test_external_with_and_without_its_timeout(crew):
     assert "once a condition holds" in reason.sentence
 
 
-def test_paused_by_whom_until_when_and_why(crew):
-    errand = put(Errand, tenant=3)
-    Errand.stator.pause("new", {"tenant": 3}, reason="moving house", actor="ada", seconds=240)
-    reason = first(errand)
-    assert re.fullmatch(r"Paused by ada: new where tenant=3, for another 3 m \d+ s: moving house\.", reason.sentence)
-    assert (reason.code, reason.numbers["actor"], reason.numbers["reason"]) == ("paused", "ada", "moving house")
-    assert reason.numbers["until"] == pytest.approx(240, abs=40)
-    assert codes(put(Errand, tenant=4)) == ["in_line"]
-    assert codes(put(Errand, state="heir", tenant=3)) == ["in_line"]
-
-
 def test_quarantined_with_how_its_workers_ended(crew):
     errand = put(Errand, state_crashes=3, state_ready=True)
     for number, code in enumerate([-9, -9, 1]):

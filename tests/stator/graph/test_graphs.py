@@ -101,16 +101,6 @@ def test_subclass_replaces_a_state_and_keeps_its_edges():
     assert Parcel.sent.try_interval == 60
 
 
-def test_subclass_leads_on_from_what_was_terminal():
-    class Reopened(Parcel):
-        reviewed = State()
-        Parcel.arrived.transitions_to(reviewed)
-        arrived = State(externally_progressed=True)
-
-    assert not Reopened.arrived.terminal
-    assert Parcel.arrived.terminal
-
-
 def test_force_initial_chooses_among_states_that_lead_to_each_other():
     """And wins over a state that nothing leads to."""
 

@@ -13,14 +13,10 @@ from django.test.utils import isolate_apps
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
-from stator.extensions.fleet.fingerprints import fingerprints
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel, Worker
-from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.dates import deadlines_of, problem_of, starts_of
-from stator.survey.conditions import parts_of
-from stator.survey.depths import depths
 from tests.stator.explain.errands import WORKER
 from tests.stator.making import ago, put, row
 from tests.testapp.dated import Circular, Watch
@@ -117,29 +113,7 @@ def test_wrong_option_names_the_state_and_the_date_of_a_related_row_is_refused()
     assert problem_of(Order, F("customer__blocked") + timedelta(days=1)) == words
 
 
-@isolate_apps("tests.testapp")
-def test_column_that_the_database_computes_may_be_a_date():
-    class Computed(StatorModel):
-        began = models.DateTimeField()
-        ends = models.GeneratedField(expression=F("began"), output_field=models.DateTimeField(), db_persist=True)
-        state = StateField(graph_with(at="ends"))
-
-        class Meta:
-            app_label = "testapp"
-
-    assert not list(check_expressions(Computed))
-    assert [each.column for each in deadlines_of(Computed)] == ["ends"]
-
-
 # What is told of it
-
-
-def test_another_date_is_another_version_of_the_graph():
-    versions = [fingerprints(graph_with(**options))["up"] for options in ({"at": "a"}, {"at": "b"}, {"seconds": 5})]
-    assert len(set(versions)) == 3
-    assert fingerprints(graph_with(at=F("a") + F("b"))) == fingerprints(graph_with(at=F("a") + F("b")))
-    versions = [fingerprints(graph_attempted(at))["new"] for at in (None, "a", "b", F("a") + F("b"))]
-    assert len(set(versions)) == 4
 
 
 @pytest.fixture
@@ -190,15 +164,3 @@ def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
     made.append(put(Circular, send_after=ago(60), state_ready=False))
     codes = Counter(each.explain()[0].code for each in made)
     assert Circular.stator.explain_counts() == codes == {"in_line": 2, "not_due": 3, "due": 1}
-
-
-def test_overview_tells_for_how_long_rows_are_due_by_their_dates():
-    rows = OperatorQuerySet(Circular)
-    put(Circular, send_after=ago(-60), state_changed=ago(7200))
-    found = depths(rows)
-    assert (found.states["queued"].resting, found.states["queued"].unmarked) == (1, None)
-    assert not any(part.exists() for part in parts_of("overdue", rows))
-    put(Circular, send_after=ago(100), state_changed=ago(7200), state_ready=False)
-    found = depths(rows)
-    assert found.states["queued"].unmarked == pytest.approx(100, abs=10)
-    assert sum(part.count() for part in parts_of("overdue", rows)) == 1

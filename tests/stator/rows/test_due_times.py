@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from stator.models import Action, History, Now
@@ -72,21 +71,6 @@ def test_author_and_reason_are_in_the_history_and_it_is_undone():
     assert list(entries) == [("anna", "made due in 3600 s: closed today", "hand")]
     assert undo(Action.objects.get().pk, "default", actor="eve", reason="").count == 1
     assert raw(Parcel).values().get() == was
-
-
-def test_unsaved_changes_of_the_instance_stay():
-    step = put(Step, name="before")
-    step.name, step.state = "after", "late"
-    step.stator.due(3600)
-    assert (step.name, str(step.state)) == ("after", "late")
-
-
-def test_asynchronous_twins():
-    step = put(Step)
-
-    assert async_to_sync(step.stator.adue)(60)
-    assert async_to_sync(Step.stator.filter(pk=step.pk).adue)(3600) == 1
-    assert seconds_until_due(step) == NEAR
 
 
 @pytest.mark.parametrize("zone", [None, UTC], ids=["naive", "aware"])

@@ -1,8 +1,6 @@
 """The columns of a managed table: what a new row begins with, and what migrations see."""
 
-import pickle
 import re
-from copy import copy
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -278,16 +276,6 @@ def test_of_many_that_differ_each_has_its_own():
     assert (later.state_ready, later.state_next_attempt) == (False, steps[3].state_next_attempt)
 
 
-def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):
-    monkeypatch.setattr(Page._meta, "managed", False)
-    with CaptureQueriesContext(connection) as queries:
-        page = Page.objects.create(title="a")
-    [columns] = named(queries)
-    # That one Django leaves out itself from 6.0 on.
-    assert columns | {"state_changed"} == FRAMEWORK_COLUMNS
-    assert columns_of(page) == columns_of(row(page))
-
-
 def test_query_for_a_state_that_the_graph_lacks_is_logged_once(caplog, monkeypatch):
     monkeypatch.setattr(state_column, "_noted", set())
     for _ in range(2):
@@ -325,23 +313,6 @@ class TestLazyJson:
         assert claim.instance.data is None
         assert parsed == [claim.instance.__dict__[field.text_key]]
 
-    def test_unread_values_are_saved_copied_and_read_again_like_others(self, claim):
-        task = claim.instance
-        expected = Task.objects.get(pk=claim.pk).data
-        assert pickle.loads(pickle.dumps(copy(task))).data == expected
-        raw(Task).update(metadata={"shop": "y"})
-        task.refresh_from_db(fields=["metadata"])
-        assert task.metadata == {"shop": "y"}
-        raw(Task).update(data=5)
-        task.refresh_from_db()
-        assert task.data == 5
-        task.save()
-        assert (raw(Task).get().data, raw(Task).get().metadata) == (5, {"shop": "y"})
-        # A text is a value that is parsed when it is read.
-        task.data = JsonText('{"a": 1}')
-        task.save(update_fields=["data"])
-        assert raw(Task).get().data == task.data == {"a": 1}
-
     @pytest.mark.parametrize("result", [None, 5, JsonText("[1]")])
     def test_state_saves_it_only_if_it_was_set(self, claim, result):
         if result is not None:
@@ -352,14 +323,3 @@ class TestLazyJson:
             assert outcome.values == (None if result is None else {"result": result})
         assert not claim.operations.record([(claim, outcome)]).lost
         assert raw(Task).get().result == ([1] if result == "[1]" else result)
-
-    def test_values_and_texts_are_recorded_together(self):
-        for _ in range(4):
-            make("echo")
-        operations = operations_of(Task)
-        claims = operations.claim([TaskGraph.pending], 4)
-        for claim, value in zip(claims, [JsonText('"a"'), {"b": 1}, None, "c"], strict=True):
-            if value is not None:
-                claim.instance.result = value
-        assert not operations.record([(claim, _outcome(claim, "completed")) for claim in claims]).lost
-        assert list(raw(Task).order_by("pk").values_list("result", flat=True)) == ["a", {"b": 1}, None, "c"]

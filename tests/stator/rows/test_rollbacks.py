@@ -36,19 +36,6 @@ def rolled_back(*calls):
         raise Undone
 
 
-def test_writes_are_undone_from_the_last_to_the_first_and_new_attributes_are_gone():
-    holder = Holder()
-    rolled_back(lambda: fill(holder), lambda: fill(holder, "later"), lambda: fill(holder, "last"))
-    assert vars(holder) == {"value": "before"}
-    # With a savepoint that was released.
-    rolled_back(transaction.atomic(lambda: fill(holder)))
-    assert vars(holder) == {"value": "before"}
-    # Nothing is noted outside of a transaction.
-    fill(holder)
-    rolled_back(lambda: None)
-    assert holder.value == "after"
-
-
 def test_savepoint_that_is_older_than_the_journal_undoes_all_of_it():
     holder = Holder()
     connection.close()
@@ -103,15 +90,3 @@ def test_function_is_called_by_a_rollback_alone():
         on_rollback("default", lambda: told.append("committed"))
     rolled_back(lambda: on_rollback("default", lambda: told.append("rolled back")))
     assert told == ["rolled back"]
-
-
-def test_attributes_that_are_not_named_keep_what_they_got_also_from_a_call_that_raises():
-    holder = Holder()
-
-    def both():
-        with remembered("default", [holder], ["value"]):
-            holder.value, holder.other = "after", 1
-            raise Undone
-
-    rolled_back(both)
-    assert vars(holder) == {"value": "before", "other": 1}

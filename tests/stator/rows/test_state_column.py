@@ -10,12 +10,10 @@ from stator.db import chores
 from stator.exceptions import LeaseLost
 from stator.graph import State, StateGraph
 from stator.models import History, Stats
-from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.signals import transitioned
 from stator.survey.depths import depths
 from stator.testing import assert_moves, attempt, drain
-from stator.undo import undo
 from tests.stator.making import ago, automatic, operations_of, put, raw, row
 from tests.stator.running import hearing
 from tests.testapp.basic import StepGraph
@@ -72,13 +70,6 @@ def test_queries_for_unknown_states_are_refused(unknown):
             search(status=unknown)
     with pytest.raises(ValueError, match="is not a state of MailGraph"):
         Mail.objects.filter(status__in=["sent", unknown])
-
-
-def test_comparisons_by_order_take_any_value():
-    sent, refused = Mail.objects.create(status="sent"), Mail.objects.create(status="refused")
-    assert list(Mail.objects.filter(status__gt=1, status__lt=9)) == [refused]
-    assert list(Mail.objects.filter(status__lte="sent")) == [sent]
-    assert list(Mail.objects.filter(status__in=Mail.objects.filter(pk=sent.pk).values("status"))) == [sent]
 
 
 def test_state_equals_its_value_and_shows_its_label():
@@ -152,21 +143,6 @@ class TestUnmanaged:
         with pytest.raises(ValueError, match="an object with a state cannot become unmanaged; move it to a terminal"):
             card.save()
 
-    def test_undo_leaves_it_managed(self):
-        card = Postcard.objects.create(status=None)
-        action = Action.of(Postcard, "move", "ada", "wrong", moves=True)
-        assert Postcard.stator.filter(pk=card.pk).move(0, action=action) == 1
-        left = undo(action.pk, "default", actor="ada", reason="back").left
-        assert left == {str(card.pk): "was in unmanaged, which is no state of the graph"}
-        assert row(card).status == 0
-
-    def test_name_of_null_is_no_state(self):
-        class Own(StateGraph):
-            unmanaged = State(value=0)
-
-        with pytest.raises(TypeError, match="'unmanaged' means null; name that state anew"):
-            StateField(Own, null=True)
-
 
 def test_worker_moves_rows_and_writes_names_into_the_history():
     mail, edges = Mail.objects.create(), [("queued", "sending"), ("sending", "sent")]
@@ -212,13 +188,3 @@ def test_chores_move_and_delete_rows(mails):
     assert chores.delete_due(mails, 10) == 1
     assert [stored(each) for each in (late, empty)] == [2, 3]
     assert not raw(Mail).filter(pk=old.pk).exists()
-
-
-def test_counts_and_explanations_have_names():
-    Mail.objects.create()
-    unknown = Mail.objects.create()
-    raw(Mail).filter(pk=unknown.pk).update(status=7)
-    assert Mail.stator.counts() == {"queued": 1, "sending": 0, "sent": 0, "refused": 0, "recalled": 0, "7": 1}
-    assert list(Mail.stator.unknown()) == list(Mail.stator.in_state("7")) == [unknown]
-    assert next(reason.code for reason in unknown.explain()) == "unknown_state"
-    assert Mail.stator.explain_counts()["unknown_state"] == 1

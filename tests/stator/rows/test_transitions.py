@@ -15,7 +15,6 @@ from tests.sizes import PATIENCE
 from tests.stator.making import ago, at_once, begun_beside, put, raw, row
 from tests.stator.running import connected, hearing
 from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
-from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.waiting import Build, BuildGraph
 
 pytestmark = pytest.mark.django_db
@@ -102,17 +101,6 @@ def test_workers_are_woken_where_the_new_state_is_attempted(django_capture_on_co
     assert woken == []
 
 
-def test_children_and_proxies_move_their_parents_row(listen, django_capture_on_commit_callbacks):
-    branch = Branch.objects.create(leaf="a")
-    with django_capture_on_commit_callbacks(execute=True):
-        branch.transition_perform("second")
-        BigProxy.objects.get().transition_perform("last")
-        Branch.transition_perform_queryset(Branch.objects.filter(leaf="a"), "first")
-    assert (row(branch).state, row(branch).state_version) == ("first", 3)
-    assert {sender for sender, *_ in listen} == {BigKeyed}
-    assert set(History.objects.values_list("model_label", flat=True)) == {"testapp.bigkeyed"}
-
-
 @pytest.mark.usefixtures("transactional_db")
 class TestRaces:
     """Several connections, and so no transaction around the test."""
@@ -125,12 +113,6 @@ class TestRaces:
         acts = list(History.objects.order_by("version"))
         assert [act.version for act in acts] == list(range(1, 10))
         assert all(before.to == after.source for before, after in zip(acts, acts[1:], strict=False))
-
-    def test_row_that_no_longer_matches_once_it_is_locked_is_left_alone(self):
-        put(Page, title="a")
-        moved = at_once(*(lambda: Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review"),) * 4)
-        assert sum(moved) == 1
-        assert History.objects.count() == 1
 
     @pytest.mark.postgresql
     @pytest.mark.parametrize(
