@@ -2,10 +2,19 @@
 
 from django.db import models
 
+from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH
 from stator.rows.record_tables import RecordTable, add_record_table
+
+# The characters of an act that are stored; the name of a handler may be longer.
+ACT_LENGTH = 100
+
+
+def name_of_handler(state: State) -> str:
+    """Return the act of an attempt."""
+    return str(state.handler_name)[:ACT_LENGTH]
 
 
 class ShadowLine(models.Model):
@@ -19,7 +28,7 @@ class ShadowLine(models.Model):
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=KEY_LENGTH)
     source = models.CharField(max_length=100)
-    act = models.CharField(max_length=100, blank=True)
+    act = models.CharField(max_length=ACT_LENGTH, blank=True)
     to = models.CharField(max_length=100, blank=True)
     due = models.DateTimeField(null=True, blank=True)
     seen = MomentField(db_default=Now())

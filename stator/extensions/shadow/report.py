@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Avg, Count, F, Max, Min, Model, Q, QuerySet
 
-from stator.extensions.shadow.models import ShadowLine
+from stator.extensions.shadow.models import ShadowLine, name_of_handler
 from stator.extensions.shadow.options import in_shadow
 from stator.graph import StateGraph
 from stator.rows.clock import Elapsed, Now, Seconds
@@ -97,7 +97,7 @@ def _groups(model: type[Model], lines: QuerySet[ShadowLine], to: str, until: Any
 def _could(graph: type[StateGraph], lines: QuerySet[ShadowLine], group: LineGroup) -> bool:
     """Return whether a worker that does the act of a group moves objects to where they were moved."""
     state = graph.states.get(group.source)
-    if state is not None and group.act == state.handler_name:
+    if state is not None and group.act == name_of_handler(state):
         return group.to in map(str, state.children)
     planned = lines.filter(source=group.source, act=group.act, moved_to=group.to).exclude(ended=0)
     return not planned.exclude(to=group.to).exists()

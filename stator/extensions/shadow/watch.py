@@ -18,7 +18,7 @@ from django.db.models import Case, CharField, F, IntegerField, Min, Model, Q, Qu
 from stator.commands.intents import ATTEMPTED, RENAMED, Intent, intents
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
-from stator.extensions.shadow.models import ShadowLine
+from stator.extensions.shadow.models import ShadowLine, name_of_handler
 from stator.rows.clock import Now
 from stator.rows.keys import key_names, keys_in, keys_of
 from stator.rows.locking import most_keys
@@ -171,7 +171,7 @@ def _left_again(operations: Operations) -> list[str]:
 
 
 def _act(graph: "type[StateGraph]", intent: Intent) -> str:
-    return str(graph.states[intent.source].handler_name) if intent.what == ATTEMPTED else intent.what
+    return name_of_handler(graph.states[intent.source]) if intent.what == ATTEMPTED else intent.what
 
 
 @retrying
@@ -207,10 +207,13 @@ def _write(operations: Operations, rows: list[tuple[Judged, datetime | None]]) -
 def _follow(operations: Operations, lines: list[ShadowLine], rows: dict[str, Judged]) -> None:
     """Close the lines of rows that were moved or are gone; change the lines of rows to which something else is due."""
     moved, changed, done = defaultdict[str, list[int]](list), list[ShadowLine](), list[int]()
+    # Rows in a state that was renamed are seen under its former name.
+    left = operations.state_field.left
+    seen = {*left, *(former for former, state in operations.state_field.declared.renames.items() if state.name in left)}
     left_again, again = _left_again(operations), list[tuple[Judged, datetime | None]]()
     for line in lines:
         row = rows.get(line.object_pk)
-        if line.source not in operations.state_field.left:
+        if line.source not in seen:
             # Workers have the state again.
             done.append(line.pk)
         elif row is None or row.source != line.source:

@@ -6,16 +6,19 @@ from types import SimpleNamespace
 import pytest
 from django.db import connection
 from django.db.models import Case, F, Value, When
+from django.test.utils import isolate_apps
 
 from stator.exceptions import ProtectedColumn
 from stator.extensions.fleet.presence import published_by
 from stator.extensions.shadow.models import ShadowLine
 from stator.extensions.shadow.options import put_in_shadow
+from stator.extensions.shadow.report import report_on
 from stator.extensions.shadow.watch import look_at_all
-from stator.models import Depth, History, Stats
+from stator.graph import State, StateGraph
+from stator.models import Depth, History, StateField, Stats
 from stator.signals import transitioned
 from tests.commanding import asked, run
-from tests.stator.making import LEASED, ago, change, operations_of, put, raw
+from tests.stator.making import LEASED, ago, change, model_of, operations_of, put, raw
 from tests.stator.overviews import URL, text_of, worker
 from tests.stator.running import hearing, work
 from tests.testapp.models import SyncLine
@@ -234,6 +237,30 @@ class TestLines:
         looked()
         [line] = lines()
         assert (line.object_pk, line.source, line.act) == (str(flyer.pk), "sending", "")
+
+    @pytest.mark.django_db(transaction=True)
+    @isolate_apps("tests.testapp")
+    def test_object_in_a_state_with_a_long_or_a_former_name_has_one_line(self):
+        name = "n" * 99
+        states = {name: State(try_interval=5, renamed_from="old"), "done": State()}
+        states[name].transitions_to(states["done"])
+        handler = {f"handle_{name}": classmethod(lambda cls, row: cls.done)}
+        graph = type("LongGraph", (StateGraph,), {**states, **handler, "__module__": __name__})
+        model = model_of("LongNamed", state=StateField(graph), options={"shadow": True})
+        with connection.schema_editor() as editor:
+            editor.create_model(model)
+        try:
+            former, waiting = model.objects.create(), model.objects.create()
+            change(former, state="old")
+            for _ in range(2):
+                looked(model)
+            raw(model).filter(pk=waiting.pk).update(state="done")
+            looked(model)
+            assert [(line.source, line.ended > 0) for line in lines()] == [("old", False), (name, True)]
+            assert [each.count for each in report_on(model, "default").as_here] == [1]
+        finally:
+            with connection.schema_editor() as editor:
+                editor.delete_model(model)
 
     def test_table_and_lines_are_read_part_by_part(self, monkeypatch, django_assert_max_num_queries):
         monkeypatch.setattr("stator.extensions.shadow.watch.KEYS", 3)
