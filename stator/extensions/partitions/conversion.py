@@ -99,8 +99,9 @@ UNION ALL SELECT 'reference',
   FROM pg_constraint WHERE conrelid = to_regclass(%(table)s) AND contype = 'f'
 UNION ALL SELECT 'trigger', pg_get_triggerdef(oid)
   FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal
-UNION ALL SELECT 'trigger off', format('ALTER TABLE %%s DISABLE TRIGGER %%I', %(table)s::text, tgname)
-  FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND tgenabled = 'D'
+UNION ALL SELECT 'trigger off', format('ALTER TABLE %%s %%s TRIGGER %%I', %(table)s::text,
+    CASE tgenabled WHEN 'D' THEN 'DISABLE' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE REPLICA' END, tgname)
+  FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND tgenabled <> 'O'
 UNION ALL SELECT 'comment', format('COMMENT ON TABLE %%s IS %%L', %(table)s::text, description)
   FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = to_regclass(%(table)s) AND objsubid = 0
 UNION ALL SELECT 'right', format('GRANT %%s%%s ON %%s TO %%s%%s', privilege_type, of_column, %(table)s::text,
