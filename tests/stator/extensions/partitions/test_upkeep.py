@@ -8,7 +8,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from stator.db import own_tables
 from stator.extensions.partitions import upkeep
 from stator.extensions.partitions.tables import AHEAD, read, start_of
 from stator.extensions.partitions.upkeep import maintain
@@ -123,9 +122,3 @@ def test_the_duty_of_workers_drops_partitions_and_deletes_no_row_of_them():
             PRUNE.call(operations_of(Step))
         assert JANUARY not in names(History)
         assert not [each["sql"] for each in asked if each["sql"].startswith('DELETE FROM "stator_history"')]
-
-
-def test_tables_without_partitions_lose_their_rows_one_by_one():
-    event(ago(100 * DAY))
-    assert own_tables.keep_up_all("default", errors=1, history=1, stats=1) == 0
-    assert own_tables.prune("default", 10, errors=DAY, history=DAY, stats=DAY) == 1

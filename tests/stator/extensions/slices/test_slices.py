@@ -56,15 +56,17 @@ def states():
 
 
 def test_rows_of_all_slices_are_claimed_and_recorded_each_once(operations):
-    made, seen = sheets(count=150), []
-    assert len(set(raw(Sheet).values_list("shard", flat=True))) > 20
-    while claims := claim(operations, 40):
+    made, seen = sheets(count=80), []
+    assert len(set(raw(Sheet).values_list("shard", flat=True))) > 10
+    while claims := claim(operations, 30):
+        # However few rows each slice has, it is full.
+        assert len(claims) == min(30, 80 - len(seen))
         seen += [each.pk for each in claims]
         operations.record([(each, Moved(SheetGraph.done)) for each in claims])
-    assert len(seen) == 150
+    assert len(seen) == 80
     assert set(seen) == made
-    assert states() == {"done": 150}
-    assert History.objects.filter(to="done").count() == 150
+    assert states() == {"done": 80}
+    assert History.objects.filter(to="done").count() == 80
 
 
 def test_slice_with_very_many_rows_holds_up_no_other(operations):
@@ -76,18 +78,11 @@ def test_slice_with_very_many_rows_holds_up_no_other(operations):
     assert others <= taken
 
 
-def test_claim_is_full_however_few_rows_each_slice_has(operations):
-    for shard in SPREAD:
-        sheets(count=2, shard=shard)
-    assert len(claim(operations, 50)) == 50
-    assert len(claim(operations, 50)) == 14
-
-
 def test_batches_and_limits_of_a_state_are_for_all_slices_together(operations):
-    sheets(count=60, state="stacked")
+    sheets(count=30, state="stacked")
     StatorRunner([Sheet]).run_single_cycle()
-    assert states() == {"done": 60}
-    sheets(count=50, state="narrow")
+    assert states() == {"done": 30}
+    sheets(count=9, state="narrow")
     assert len(operations.claim([SheetGraph.narrow], 10)) == 2
     assert not operations.claim([SheetGraph.narrow], 10)
 
