@@ -11,7 +11,7 @@ from stator.commands.answer import BadInput
 from stator.db.looks import reading
 from stator.extensions.adopt import table
 from stator.extensions.adopt.table import clock_of, look_at_rows
-from stator.extensions.adopt.target import Target
+from stator.extensions.adopt.target import Target, target_of
 from tests.stator.making import model_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +115,11 @@ def test_column_with_many_values_is_no_status(target):
     target.model.objects.bulk_create(target.model(status=number) for number in range(100))
     with pytest.raises(BadInput, match="more than 50 values, so it is no status"):
         look(target)
+
+
+def test_column_of_a_managed_model_is_refused():
+    with pytest.raises(BadInput, match=r"testapp.Line is managed already; see manage.py stator status testapp.Line"):
+        target_of("testapp.Line.state")
 
 
 def test_database_refuses_a_write_while_the_report_reads(target):
