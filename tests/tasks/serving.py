@@ -1,9 +1,6 @@
-"""A server process on the database of a test, programs that know nothing but its address, and what they ask for."""
+"""A server process on the database of a test, and what programs ask it for."""
 
-import json
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 
 from tasks.api.access import consumer_of
@@ -11,33 +8,11 @@ from tasks.api.errors import Unauthorized
 from tasks.extensions.api.models import Consumer, Verb
 from tasks.models import Batch, Queue, Run, Schedule, Task
 from tests.processes import WorkerProcess, wait_until
-from tests.sizes import PATIENCE
 
 # The token of a claim that nobody has.
 NOBODYS = "00000000-0000-8000-8000-000000000000"
 
 ADDRESS = re.compile(r"Starting (?:WSGI )?development server at (http://127\.0\.0\.1:\d+)/")
-
-# Runs code that has ``call(method, path, body, token)`` and prints the JSON of ``answers``. Nothing of the project is
-# on its path, and it is started in a directory of its own.
-PROGRAM = """
-import json, sys, time
-import httpx
-
-base, token = sys.argv[1:3]
-answers = []
-
-def call(method, path, body=None, token=token):
-    began = time.monotonic()
-    answer = httpx.request(method, base + path, json=body, headers={"Authorization": "Bearer " + token}, timeout=120)
-    found = answer.json()
-    answers.append({"status": answer.status_code, "body": found, "seconds": time.monotonic() - began})
-    return found
-"""
-END = """
-assert not [name for name in sys.modules if name.partition(".")[0] in ("django", "stator", "tasks", "tests", "project")]
-print(json.dumps(answers))
-"""
 
 
 @contextmanager
@@ -68,19 +43,6 @@ def token(name="full", *, queues=(), verbs=Verb.values, **values):
     consumer.save()
     consumer.queues.set(queues)
     return text
-
-
-def start(code, base, token, directory):
-    """A program in a process of its own that speaks HTTP alone."""
-    command = [sys.executable, "-I", "-c", PROGRAM + code + END, base, token]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, env={})
-
-
-def finished(process, timeout=PATIENCE):
-    """Return the answers that the program got, call by call."""
-    out, errors = process.communicate(timeout=timeout)
-    assert process.returncode == 0, errors
-    return json.loads(out)
 
 
 class Scene:

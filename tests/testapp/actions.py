@@ -81,7 +81,8 @@ def unstorable() -> object:
     return object()
 
 
-@tasks.action("flaky", local_retries=2, local_delay=0.001)
+# Not again before a slow machine is idle.
+@tasks.action("flaky", local_retries=2, local_delay=0.001, backoff=600)
 def flaky(times: int) -> int:
     """Fail so many times in this process."""
     seen.append("flaky")

@@ -42,14 +42,11 @@ SHELL = re.compile(
 
 
 def commands():
-    """Every command of the page in its order, and the lines that it says a command prints."""
+    """Every command of the page in its order."""
     found = []
     for plain, prompted in SHELL.findall(GUIDE):
-        for line in filter(None, textwrap.dedent(plain or prompted).splitlines()):
-            if plain or line.startswith("$ "):
-                found.append((line.removeprefix("$ "), []))
-            else:
-                found[-1][1].append(line)
+        lines = filter(None, textwrap.dedent(plain or prompted).splitlines())
+        found += [line.removeprefix("$ ") for line in lines if plain or line.startswith("$ ")]
     return found
 
 
@@ -83,29 +80,18 @@ def run(commands, base, folder):
 END = "--- end of a command ---"
 
 
-def pattern_of(line):
-    """Return a line of the page with the values of this run: tokens are new each time."""
-    return re.escape(line).replace("tk_5d41402abc4b_", r"tk_\w{12}_").replace(r"\.\.\.", ".*")
-
-
 @pytest.mark.fault
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.django_db(transaction=True)
 def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
     with server() as base:
-        printed = run([line for line, _ in commands()], base, tmp_path)
+        printed = run(commands(), base, tmp_path)
         run_python(base)
-    for (_, wanted), text in zip(commands(), printed, strict=False):
-        for line, pattern in zip(text.splitlines(), map(pattern_of, wanted), strict=False):
-            assert re.fullmatch(pattern, line), (pattern, line)
-        assert len(text.splitlines()) == len(wanted) or not wanted
     answers = [json.loads(text) for text in printed if text.startswith("{")]
     assert len(answers) == len(ANSWERS)
     for answer, wanted in zip(answers, ANSWERS, strict=True):
-        assert {name: value for name, value in answer.items() if wanted.get(name) is not None} == {
-            name: value for name, value in wanted.items() if value is not None
-        }
         assert set(wanted) <= set(answer)
+        assert [answer[name] for name, value in wanted.items() if value is not None and answer[name] != value] == []
     task = Task.objects.get(key="image-7")
     assert [each["id"] for each in answers[6]["tasks"]] == [task.pk]
     assert answers[5]["detail"].replace(f" {task.pk} ", " 1 ") in GUIDE

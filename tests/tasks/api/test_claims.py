@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.models import Run, Task
-from tests.stator.making import ago, change
+from tests.stator.making import ago, change, expire
 from tests.tasks.making import claimed
 from tests.tasks.serving import token
 
@@ -87,6 +87,23 @@ def test_steps_are_put_while_the_claim_is_held_and_further_claims_get_them(call,
     assert (step["name"], step["result"], step["attempt"]) == ("charge/card", {"receipt": "r-1"}, 1)
     long = call("PUT", f"{path}/steps/{'x' * 101}", {"token": claim["token"]}, given)
     assert (long[0], long[1]["error"]) == (409, "step_refused")
+
+
+def test_program_that_lost_its_lease_is_refused_and_another_resolves(call, queue, given):
+    task = queue.publish("resize").task
+    [mine] = claim_over_http(call, given)
+    expire(task)
+    [theirs] = claim_over_http(call, given, worker="bot-2")
+    path = f"tasks/{task.pk}/claim"
+    for verb, said in (("verify", {}), ("heartbeat", {}), ("resolve", {"result": "late"})):
+        status, refused = call("POST", f"{path}/{verb}", {"token": mine["token"], **said}, given)
+        assert (status, refused["error"]) == (409, "lease_lost"), verb
+    assert call("POST", f"{path}/resolve", {"token": theirs["token"], "result": "done"}, given)[0] == 200
+    assert call("POST", f"{path}/resolve", {"token": theirs["token"], "result": "twice"}, given)[0] == 409
+    seen = call("GET", f"tasks/{task.pk}", None, given)[1]
+    assert (seen["status"], seen["result"], seen["attempts"]) == ("completed", "done", 2)
+    runs = [(run["worker"], run["outcome"], run["timed_out"]) for run in seen["runs"]]
+    assert runs == [("bot-2", "succeeded", False), ("bot-1", "", True)]
 
 
 def test_end_is_answered_again_to_a_program_that_lost_the_answer(call, queue, given):

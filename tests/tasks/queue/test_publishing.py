@@ -1,5 +1,6 @@
 """Publishing: each task once, whoever publishes it how often, and nothing that could not be claimed."""
 
+import re
 from itertools import product
 
 import pytest
@@ -231,12 +232,8 @@ def test_refusal_of_an_unknown_action_names_the_remedies():
         ("only-here", "it is registered for other queues: special"),
         ("x", "register it with @tasks.action"),
     ):
-        with pytest.raises(UnknownAction) as refused:
+        with pytest.raises(UnknownAction, match=f"{re.escape(remedy)}; .*set actions_elsewhere=True on the queue"):
             queue.publish(name)
-        assert str(refused.value) == (
-            f"no action {name!r} is registered for queue encode; {remedy}; "
-            "if programs elsewhere run it, set actions_elsewhere=True on the queue"
-        )
     assert not Task.objects.exists()
 
 

@@ -38,21 +38,6 @@ def test_settings_that_no_task_could_have_are_refused():
     assert not Queue.objects.exists()
 
 
-def test_two_pauses_are_apart():
-    queue = make_queue()
-    queue.pause(publish=True)
-    assert (queue.publishing_paused, queue.claiming_paused) == (True, False)
-    queue.pause(claim=True)
-    assert (queue.publishing_paused, queue.claiming_paused) == (False, True)
-    queue.pause(publish=True, claim=True, reason="r", author="ada")
-    found = Queue.objects.get()
-    assert found.publish_paused
-    assert found.claim_paused
-    assert (found.pause_reason, found.pause_author) == ("r", "ada")
-    queue.resume()
-    assert (queue.publishing_paused, queue.claiming_paused) == (False, False)
-
-
 def test_pause_whose_end_has_come_is_over():
     queue = make_queue()
     queue.pause(publish=True, claim=True, seconds=60)

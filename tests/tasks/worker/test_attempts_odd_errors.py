@@ -68,21 +68,3 @@ def test_last_attempt_ends_with_the_error_itself(monkeypatch: pytest.MonkeyPatch
         task.refresh_from_db()
         assert (task.state, task.state_attempts) == ("errored", 0)
         assert "odd" in report(task).traceback
-
-
-@pytest.mark.needs("notices")
-def test_notice_that_fails_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = []
-
-    def fail(letter: Any) -> None:
-        sent.append(letter)
-        raise ERRORS[len(sent) % len(ERRORS)]("odd")
-
-    monkeypatch.setattr("tasks.dead_letters.mail_administrators", fail)
-    odd = published(monkeypatch, "action", max_attempts=1)
-    work(Task, run_for=PATIENCE)
-    for task in odd:
-        task.refresh_from_db()
-        assert task.state == "errored"
-        assert task.notice_due is not None
-    assert len(sent) >= len(ERRORS)

@@ -12,7 +12,6 @@ from stator.testing import advance, drain
 from tasks.actions.registry import RegisteredAction, registry
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.extensions.batches import chores
-from tasks.extensions.batches.chores import tell_first_failures
 from tasks.graph import TaskGraph
 from tasks.models import Batch, Task
 from tests.stator.making import claim_all, operations_of
@@ -76,14 +75,6 @@ def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishe
     assert told(queue) == [("report", {"batch": batch.pk})]
 
 
-def test_action_of_a_batch_learns_of_which_whatever_its_data(queue):
-    batch = batch_of(queue, 1, on_done={"action": "report", "data": {"to": "ann"}, "metadata": {"tenant": 3}})
-    end(queue)
-    settle(batch)
-    [task] = queue.tasks.filter(key__startswith="tasks.batch:")
-    assert (task.data, task.metadata) == ({"to": "ann"}, {"tenant": 3, "batch": batch.pk})
-
-
 def test_context_has_the_batch_of_a_task_and_of_the_action_of_a_batch(monkeypatch):
     found = {}
     for name in ("work", "report"):
@@ -125,16 +116,6 @@ def test_first_failure_is_told_at_once_and_once(queue):
     assert [action for action, _ in told(queue)] == ["complain"]
 
 
-def test_first_failure_whose_process_died_is_told_by_the_next_pass(queue, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(chores, "tell_first_failures", lambda *given: None)
-        batch = batch_of(queue, 2, **FIRST)
-        end(queue, "fail", "no")
-    assert (told(queue), state(batch)) == ([], "running")
-    StatorRunner([Task]).run_single_cycle()
-    assert told(queue) == [("alarm", {"to": "ann"})]
-
-
 def test_first_failure_is_told_behind_many_batches_without_one(queue, monkeypatch):
     monkeypatch.setattr(chores, "AT_ONCE", 2)
     for _ in range(3):
@@ -147,7 +128,7 @@ def test_first_failure_is_told_behind_many_batches_without_one(queue, monkeypatc
         claims = queue.claim(worker="bot-2", limit=20)
         next(claim for claim in claims if claim.task.batch_id == last.pk).fail("no")
     assert [action for action, _ in told(queue) if action == "alarm"] == []
-    tell_first_failures("default")
+    StatorRunner([Task]).run_single_cycle()
     assert [action for action, _ in told(queue) if action == "alarm"] == ["alarm"]
 
 
@@ -157,16 +138,6 @@ def test_of_many_first_failures_at_once_one_is_told(queue):
     claims = queue.claim(worker="bot-1", limit=6)
     race(6, lambda name: claims.pop().fail("no"))
     assert len(told(queue)) == 1
-
-
-def test_worker_process_moves_the_batch_with_its_last_task():
-    queue = make_queue(actions_elsewhere=False)
-    batch = Batch(on_done="told")
-    queue.publish_many(messages(3), batch=batch)
-    drain(Task, Batch)
-    batch.refresh_from_db()
-    assert (batch.state, batch.counts()["completed"]) == ("done", 3)
-    assert told(queue) == [("told", {"batch": batch.pk})]
 
 
 def test_batch_with_dead_letters_fails_each_time_and_is_done_once_they_are_repeated(queue):

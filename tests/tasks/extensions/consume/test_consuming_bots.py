@@ -53,11 +53,10 @@ def go_on(bot):
     bot.stdin.flush()
 
 
-@pytest.mark.parametrize("kind", ["run", "http"])
-def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start, kind):
+def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start):
     queue = make_queue(lease=LEASE)
     tasks = [queue.publish("hold").task for _ in range(3)]
-    bot = start(kind, limit=3)
+    bot = start("run", limit=3)
     assert begun(bot) == tasks[0]
     bot.send_signal(signal.SIGTERM)
     # It holds all three beyond their leases.
