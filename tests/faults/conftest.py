@@ -1,19 +1,17 @@
 """Fixtures for the fault tests."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from tests.faults.fleet import Fleet
 from tests.faults.servers import OPTIONS, default_database_on, new_server, variables_for
 from tests.faults.watch import Watch
-from tests.processes import environment_for_subprocess
 from tests.servers.postgres import temporary_server
 from tests.servers.user import DATABASE
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
@@ -46,12 +44,12 @@ def thorough() -> bool:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Any]:
+def server(django_db_blocker: Any) -> Iterator[Any]:
     """A server that the tests of this process alone use."""
     with new_server() as server:
         server.create_database(DATABASE)
-        environment = {**environment_for_subprocess(), **variables_for(server)}
-        subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "--run-syncdb"], env=environment, check=True)
+        with django_db_blocker.unblock(), default_database_on(server):
+            call_command("migrate", verbosity=0, run_syncdb=True)
         yield server
 
 

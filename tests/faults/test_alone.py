@@ -10,16 +10,11 @@ from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.rows.claimable import Crashes
-from tests.faults.events import Kind
-from tests.faults.fleet import RECOVERY, logged
-from tests.faults.test_kill import SOON
-from tests.faults.test_recovery import Stream, percentiles, waits_from_creation
+from tests.faults.test_recovery import Stream
 from tests.processes import wait_until
-from tests.testapp.faults import Bomb, Effect, Job, ThreadJob
+from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
-
-MAX_CRASHES = 3
 
 
 def suspect_of(model, **columns):
@@ -31,16 +26,6 @@ def suspect_of(model, **columns):
         assert len(operations.claim(list(operations.graph.automatic_states), 1, crashes=crashes)) == 1
         wait_until(lambda: reaper.reap(1))
     return made
-
-
-def crashes_of(history, rows):
-    """The most leases that each of the rows lost in a row."""
-    wanted = {str(row.pk) for row in rows}
-    found = dict.fromkeys(wanted, 0)
-    for event in history.events:
-        if event.pk in wanted and event.new is not None:
-            found[event.pk] = max(found[event.pk], event.new.crashes)
-    return found
 
 
 def isolated(worker):
@@ -68,31 +53,6 @@ def command_of(process):
     except psutil.NoSuchProcess:
         # It has ended since, and its worker has yet to notice.
         return []
-
-
-def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_time(watch, fleet):
-    """By a signal; in test_kill.py there are other ends beside it. Those beside it are tried again one at a time."""
-    watched, stream = watch(Bomb, ThreadJob), Stream()
-    bomb = Bomb.objects.create(kind="segfault")
-    others = [Bomb.objects.create(kind="harmless") for _ in range(24)]
-    workers = fleet("testapp.Bomb", "testapp.ThreadJob", **SOON, STATOR_CRASHED_AT_ONCE=1)
-    worker = workers.start("--processes", "2")
-
-    workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()))
-    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists())
-    workers.finish(ThreadJob)
-
-    assert Effect.objects.filter(object_pk=str(bomb.pk), note="segfault").count() == MAX_CRASHES
-    assert len(logged(worker, "stator.worker_died")) == MAX_CRASHES - 1
-    [died] = logged(worker, "stator.isolated_process_died")
-    assert (died["pk"], died["exit_code"]) == (str(bomb.pk), -signal.SIGSEGV)
-    history = watched.history(Bomb)
-    assert max(crashes_of(history, others).values()) == 1
-    last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MAX_CRASHES)
-    reaped = [event.at for event in history.of(Kind.REAP)]
-    assert sum(at >= last for at in reaped) == 1
-    print(f"another model: {percentiles(waits_from_creation(watched.history(ThreadJob)))}")
-    watched.judge(reap_slack=RECOVERY)
 
 
 def test_others_of_its_model_and_of_all_models_go_on_beside_it(watch, fleet, gate):

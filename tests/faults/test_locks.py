@@ -76,27 +76,6 @@ def test_row_that_an_application_holds_is_passed_over_and_found_afterwards(watch
     watched.judge()
 
 
-def test_outcome_of_a_row_that_an_application_holds_waits_without_holding_up_others(watch, fleet, gate):
-    watched = watch(Job)
-    held = Job.objects.create(gate=str(gate))
-    # Nobody can renew the lease of a locked row.
-    workers = fleet("testapp.Job", STATOR_LEASE=60)
-    worker = workers.start()
-    workers.until(lambda: Effect.objects.exists())
-    with other_connection() as application:
-        application.execute("SELECT 1 FROM testapp_job WHERE id = %s FOR UPDATE", [held.pk])
-        gate.touch()
-        others = [Job.objects.create(seconds=0.5) for _ in range(5)]
-
-        until_done(workers, Job.objects.filter(pk__in=[job.pk for job in others]))
-
-        assert Job.objects.get(pk=held.pk).state == "fresh"
-        application.rollback()
-    workers.finish(Job)
-    assert logged(worker, "stator.lease_lost") == []
-    watched.judge()
-
-
 def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     """The application writes rows in the order opposite to ours, and so runs into our moves by hand."""
     watched = watch(Job)

@@ -17,7 +17,6 @@ from tests.adopting import TABLE, apply, before, execute, generated, table_to_ad
 from tests.processes import wait_until
 from tests.projects import conninfo
 from tests.sizes import CROWDED
-from tests.testapp.faults import Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -78,18 +77,3 @@ def test_mixin_is_added_to_a_table_in_use_without_rewriting_it(trunk, thorough):
     assert {(claim.state.name, claim.attempt) for claim in claims} == {("fresh", 1)}
     assert len(claims) == 100
     assert trunk.objects.filter(state="fresh", state_ready=True).count() == rows + len(waits) // 2 - 100
-
-
-def test_worker_that_finds_a_column_missing_names_it_and_ends(worker_process):
-    """Renamed and not dropped, so that the table can be as it was."""
-    Job.objects.create()
-    execute("ALTER TABLE testapp_job RENAME COLUMN state_claim TO not_yet")
-    try:
-        with worker_process("testapp.Job") as worker:
-            assert worker.wait() == 75
-            lines = worker.output().splitlines()
-    finally:
-        execute("ALTER TABLE testapp_job RENAME COLUMN not_yet TO state_claim")
-    lacks = "table testapp_job of testapp.Job in database 'default' lacks column state_claim"
-    assert lines == [f"runstator: {lacks}; run manage.py makemigrations and migrate"]
-    assert Job.objects.get().state_attempts == 0

@@ -14,7 +14,6 @@ from tests.faults.events import Kind
 from tests.faults.fleet import logged
 from tests.faults.servers import (
     HAS_SMALL_QUEUE,
-    NO_TEST_DATABASES,
     allow,
     cancel_statements,
     cut_connections,
@@ -139,16 +138,6 @@ def test_sessions_that_the_server_ends_while_they_rest_fail_no_attempt(watch, fl
     assert logged(worker, "stator.attempt_failed") == []
     workers.stop()
     watched.judge()
-
-
-def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process):
-    nowhere = {"DATABASE_URL": "postgresql://postgres@127.0.0.1:1/nowhere", **NO_TEST_DATABASES}
-    with worker_process("testapp.Job", "--processes", "2", **nowhere) as worker:
-        assert worker.wait() == 75
-        lines = worker.output().splitlines()
-    # The one that ends first may end the other before it has written.
-    assert len(lines) in (1, 2)
-    assert all(line.startswith("runstator: database 'default' cannot be used: connection failed") for line in lines)
 
 
 @pytest.mark.mariadb

@@ -17,8 +17,7 @@ from stator.models import Pause
 from tests.faults.events import Kind
 from tests.faults.fleet import LEASE, logged
 from tests.processes import events, wait_until
-from tests.sizes import CROWDED
-from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.faults import Effect, Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
 
@@ -55,41 +54,6 @@ def test_work_goes_on_after_somebody_has_locked_the_whole_database(watch, fleet)
 
     assert all(not logged(worker, "stator.frozen") for worker in started)
     watched.judge(max_crashes=1000)
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_file_that_somebody_has_locked_holds_up_nothing_in_another(watch, fleet, gate):
-    """One file is locked for longer than the lease; in the other, handlers run on and keep their leases."""
-    watched, elsewhere = watch(Job), ThreadJob.objects.using("other")
-    variables = {"STATOR_LEASE": 2 * LEASE, "DJANGO_SETTINGS_MODULE": "tests.routed_settings"}
-    workers = fleet("testapp.Job", "testapp.ThreadJob", **variables)
-    worker = workers.start()
-    elsewhere.bulk_create(ThreadJob(seconds=0.1) for _ in range(60))
-    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
-    workers.until(
-        lambda: elsewhere.filter(state="done").exists() and Effect.objects.filter(label="testapp.job").count() == 5
-    )
-    delays = []
-    with closing(open_to_lock("other")) as locker:
-        locker.execute("BEGIN EXCLUSIVE")
-        end = monotonic() + 2.2 * LEASE
-        while monotonic() < end:
-            began = monotonic()
-            job = Job.objects.create()
-            workers.until(lambda job=job: Job.objects.filter(pk=job.pk, state="done").exists())
-            delays.append(monotonic() - began)
-        locker.execute("ROLLBACK")
-    gate.touch()
-    workers.until_done(Job)
-    workers.until(lambda: not elsewhere.exclude(state="done").exists())
-
-    print(f"in the file that was not locked objects were done within {max(delays):.2f} s")
-    assert max(delays) < 2 + CROWDED
-    starts = Counter(Effect.objects.filter(label="testapp.job").values_list("object_pk", "state"))
-    assert set(starts.values()) == {1}
-    assert len(logged(worker, "stator.lock_timeout")) == 1
-    workers.stop()
-    watched.judge()
 
 
 def test_four_processes_never_claim_a_row_twice(watch, fleet, gate, thorough):

@@ -71,7 +71,7 @@ def queue(kind):
 
 
 # In the suite, both kinds race among themselves and with each other.
-@pytest.mark.parametrize("kind", KINDS if FULL else ["both", "both, spread"])
+@pytest.mark.parametrize("kind", KINDS if FULL else ["both"])
 def test_tasks_of_one_value_run_one_at_a_time_and_in_order(proof, queue, watch, fleet, program, tmp_path, kind):
     proof = proof(f"R3.8 {kind}", full=900, short=500)
     watched, door = watch(Task), tmp_path / "door"

@@ -14,7 +14,7 @@ from tests.tasks.making import make_queue
 
 pytestmark = [pytest.mark.proof, pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-ENTITIES, PERIOD, PERIODS = size(1000, 100), size(60, 2.5), size(10, 3)
+ENTITIES, PERIOD, PERIODS = size(1000, 100), size(60, 2.5), size(10, 2)
 JITTER = PERIOD / 4
 # One for each second of the period in full, or as wide that in the mean as many ticks fall into it.
 BUCKETS = size(60, 6)
