@@ -44,32 +44,21 @@ def more(now, before):
 
 
 def test_core_spells_no_extension_more_than_before():
-    """Put the lines into the extension; see "Where a change goes" in docs/internals.rst."""
-    assert more(found(), json.loads(BASELINE.read_text())) == []
+    """Put the lines into the extension; see "Where a change goes" in docs/internals.rst.
 
-
-def test_list_of_what_the_core_spells_becomes_shorter_when_lines_go():
-    """Run ``python -m tests.test_core`` and commit the shorter list."""
+    After lines have gone, run ``python -m tests.test_core`` and commit the shorter list.
+    """
     now, before = found(), json.loads(BASELINE.read_text())
-    assert more(before, now) == []
+    assert (more(now, before), more(before, now)) == ([], [])
 
 
-def test_each_folder_of_an_extension_is_named_here():
-    """And what has no folder says which files or words are its own."""
+def test_each_extension_is_named_here_and_has_files_or_words():
     folders = {path.name for path in ROOT.glob("*/extensions/*") if (path / "__init__.py").exists()}
     assert folders - set(EXTENSIONS) == set(), "name it in EXTENSIONS of tests/extensions.py"
-    assert {name for name, one in EXTENSIONS.items() if name not in folders and not (one.files or one.words)} == set()
-
-
-def test_each_extension_has_files_or_words():
-    lost = [name for name, extension in EXTENSIONS.items() if not (own_files(name) or extension.words)]
-    gone = [
-        f"{name}: {pattern}"
-        for name, extension in EXTENSIONS.items()
-        for pattern in extension.files.split()
-        if not any(matches(path.relative_to(ROOT).as_posix(), pattern) for path in own_files(name))
-    ]
-    assert lost + gone == []
+    own = {name: [path.relative_to(ROOT).as_posix() for path in own_files(name)] for name in EXTENSIONS}
+    assert [name for name, one in EXTENSIONS.items() if not (own[name] or one.words)] == []
+    patterns = [(name, pattern) for name, one in EXTENSIONS.items() for pattern in one.files.split()]
+    assert [each for each in patterns if not any(matches(path, each[1]) for path in own[each[0]])] == []
 
 
 def main():

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from functools import wraps
+from functools import cache, wraps
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -278,6 +278,7 @@ def test_no_module_imports_itself_by_way_of_others():
         pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 
 
+@cache
 def run_edges_of(name):
     """The modules of ours that one imports, but for what is for type checkers only."""
     return {edge for edge in edges_of(run_tree_of(name)) if edge in WHOLE_NAMES} - {name}
@@ -382,11 +383,10 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
 # Security
 
 
+@cache
 def calls(tree):
     """``(dotted name, node)`` of every call."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def library():

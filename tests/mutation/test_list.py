@@ -1,33 +1,6 @@
-"""What ``bin/mutants`` answers, and what faults it makes."""
+"""Which faults ``bin/mutants`` makes."""
 
-import pytest
-
-from tests.mutation.__main__ import main
 from tests.mutation.faults import TESTS, faults_of
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["-k", "no such fault"], "no fault has 'no such fault' in its description"),
-        (["--jobs", "none"], "none is not a number of processes from 1 to 64; use for instance --jobs 2"),
-        (["--speed"], "unrecognized arguments: --speed; see bin/mutants --help"),
-    ],
-)
-def test_bad_input_gets_one_line(arguments, told, capsys):
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1
-
-
-def test_sample_is_the_same_with_the_same_seed(capsys):
-    assert main(["-k", "leases", "--list", "--sample", "5"]) == 0
-    first = capsys.readouterr().out
-    assert main(["-k", "leases", "--list", "--sample", "5"]) == 0
-    assert first == capsys.readouterr().out
-    assert first.count("stator/db/leases.py:") == 5
-
 
 SOURCE = """
 def late(rows, now, limit=1):
