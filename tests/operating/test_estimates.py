@@ -83,7 +83,7 @@ def behind(steady):
 
 def test_lines_about_a_backlog_say_when_it_is_done(behind):
     told = r"20 wait in new at 4/s: done (on \S+ )?at \d\d:\d\d; the first has waited 3 m"
-    assert re.search(told, shell("stator", "status"))
+    assert re.search(told, shell("stator", "status", "testapp.Errand"))
     assert re.search(told, overview())
     reason = behind.explain()[0]
     assert re.search(r"Ready, with 19 objects before it; at 4/s it is done (on \S+ )?at \d\d:\d\d\.", reason.sentence)

@@ -11,7 +11,7 @@ import tasks
 from stator import claims
 from stator.testing import drain
 from tasks.actions.registry import registry
-from tasks.models import ActionRate, ActionSlot, Queue, Schedule, Task
+from tasks.models import ActionSlot, Queue, Schedule, Task
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, raw
 
@@ -40,7 +40,8 @@ def publish(count, host="a"):
 
 
 def troubles(code):
-    return [one for one in json.loads(shell("stator", "status", "--json"))["troubles"] if one["code"] == code]
+    told = json.loads(shell("stator", "status", "tasks.Task", "tasks.Schedule", "--json"))["troubles"]
+    return [one for one in told if one["code"] == code]
 
 
 def before_time(sentence):
@@ -118,17 +119,6 @@ def test_concurrency_is_told_with_the_pace_of_what_ended(deploy):
     assert "2 tasks wait at 2/m: done" in Task.objects.get(pk=others[-1].pk).explain()[0].sentence
 
 
-def test_raised_rate_counts_at_once(deploy):
-    deploy(rate="1/d")
-    publish(3)
-    drain(Task)
-    assert ActionRate.objects.get().started == 1
-    deploy(rate="5/m")
-    Task.stator.filter(state="pending").retry()
-    drain(Task)
-    assert Task.objects.filter(state="completed").count() == 3
-
-
 def test_tasks_that_wait_for_something_else_are_left_alone(deploy):
     deploy(rate="1/1000s")
     publish(3)
@@ -172,13 +162,3 @@ def test_rate_of_schedules_that_takes_hours_is_told_and_ended_by_its_remedy():
         raw(Schedule).update(state_next_attempt=ago(1))
         drain(Schedule)
     assert queue.tasks.count() == 11
-
-
-def test_rate_that_is_raised_on_the_page_of_a_schedule_counts_at_once():
-    queue, _ = ticking(2)
-    waiting = Schedule.objects.exclude(held_until=None).get()
-    waiting.rate_limit = 1000.0
-    waiting.save()
-    assert not troubles("throttled")
-    drain(Schedule)
-    assert queue.tasks.count() == 2

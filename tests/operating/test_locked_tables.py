@@ -53,7 +53,7 @@ def test_locked_table_is_named_and_hides_nothing_else(failing, tables):
             words = rf"table ({'|'.join(tables)}) is locked by session \d+ \(\w+\), for .*: LOCK TABLE"
             assert re.search(words, " ".join(text.split()))
             assert re.search(r"testapp\.Parcel\W.* failing", " ".join(text.split()))
-    assert "is locked" not in shell("stator", "status")
+    assert "is locked" not in shell("stator", "status", "testapp.Step", "tasks.Task")
 
 
 @pytest.mark.postgresql
@@ -83,7 +83,7 @@ def test_reader_that_a_migration_waits_for_is_who_is_named(failing):
             while not waits and time.monotonic() < until:
                 cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
                 waits = cursor.fetchone()[0]
-        assert f"by session {pid}" in told(shell("stator", "status"))
+        assert f"by session {pid}" in told(shell("stator", "status", "testapp.Step"))
         migration.cancel()
 
 

@@ -20,8 +20,8 @@ def test_pause_by_somebody_who_is_gone_is_ended_by_its_remedy():
     assert reason.code == "claim_paused"
     assert reason.remedy == "Check whether its reason still holds, then resume."
     assert "Ask the person" not in overview() + shell("stator", "explain", "tasks.Task", str(task.pk))
-    troubles = json.loads(shell("stator", "status", "--json"))["troubles"]
+    troubles = json.loads(shell("stator", "status", "tasks.Task", "--json"))["troubles"]
     [told] = [one for one in troubles if one["code"] == "queue_paused"]
     shell(*told["command"].split()[1:])
     assert "claim_paused" not in [one.code for one in task.explain()]
-    assert "queue_paused" not in shell("stator", "status", "--json")
+    assert "queue_paused" not in shell("stator", "status", "tasks.Task")

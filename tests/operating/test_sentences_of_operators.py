@@ -58,7 +58,7 @@ def test_one_command_retries_all_that_are_due_in_the_far_future():
     for _ in range(25):
         put(Parcel, state="stamped", state_ready=False, state_next_attempt=ago(-70 * 365 * 86400))
     put(Parcel, state="stamped", state_ready=False, state_next_attempt=ago(-3600))
-    text = shell("stator", "status")
+    text = shell("stator", "status", "testapp.Parcel")
     assert re.search(r"25 in stamped are due in more than a year, the first on 20\d\d-\d\d-\d\d", text)
     assert "-> manage.py stator retry testapp.Parcel --far\n" in text
     assert "25 of testapp.Parcel are due now" in shell("stator", "retry", "testapp.Parcel", "--far")

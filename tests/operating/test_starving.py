@@ -40,7 +40,8 @@ def fill(model, values, **columns):
 
 
 def told():
-    return [one for one in json.loads(shell("stator", "status", "--json"))["troubles"] if one["code"] == "starved"]
+    status = shell("stator", "status", "testapp.Errand", "testapp.Enquiry", "tasks.Task", "--json")
+    return [one for one in json.loads(status)["troubles"] if one["code"] == "starved"]
 
 
 ONE_MANY = [{"tenant": 7}] * 240 + [{"tenant": 8}, {"tenant": 9}]

@@ -25,8 +25,8 @@ KINDS = {
     "exited": (900, 100, 100, False),
     "just started": (5, 1, None, True),
 }
-# Nobody, each alone, and one that serves beside one that does not.
-CREWS = [(), *((kind,) for kind in KINDS), ("live", "hung"), ("just started", "exited")]
+# Nobody, some alone, and one that serves beside one that does not.
+CREWS = [(), ("live",), ("hung",), ("just started",), ("live", "hung"), ("just started", "exited")]
 
 
 def register(kind, held):

@@ -92,7 +92,7 @@ def count_of(request: Callable[[], Any], status: int = 200, *, again: bool = Fal
     return len(asked)
 
 
-OF_KEPT: dict[str, Any] = {model._meta.model_name: model for model in (History, Report, Stats, Depth, Worker, Pause)}
+OF_KEPT: dict[str, Any] = {model._meta.model_name: model for model in (History, Report, Worker)}
 LISTS = [
     LIST, f"{LIST}?state=packed", f"{LIST}?o=1",
     *(f"{LIST}?condition={each}" for each in ("leased", "failing", "stuck")),

@@ -52,11 +52,9 @@ class TestWhy:
 
 
 class TestButtons:
-    def moves(self, text: str) -> list[str]:
-        return re.findall(r'name="state" value="(\w*)"', text)
-
     def test_offers_the_moves_of_the_graph_then_any_other(self, admin_client: Client) -> None:
-        assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", "returned", ""]
+        text = live(admin_client, Parcel.objects.create())
+        assert re.findall(r'name="state" value="(\w*)"', text) == ["stamped", "returned", ""]
 
     def test_pause_that_holds_it_is_ended_from_its_page_and_from_its_list(self, login: Login) -> None:
         parcel = Parcel.objects.create()

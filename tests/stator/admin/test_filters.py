@@ -16,7 +16,7 @@ from stator.rows import columns
 from stator.survey.conditions import CONDITIONS
 from tests.queries import analyze
 from tests.stator.admin.requests import LIST, claim, set_columns
-from tests.stator.making import raw
+from tests.stator.making import ago, raw
 from tests.testapp.operators import Parcel
 
 STATES = ("packed", "sent", "Zebra", "lost")
@@ -29,12 +29,13 @@ def parcels(db: None) -> int:
     kinds = list(product(STATES, ("ready", "held", "resting"), DUE, (-7200, -1), (0, 3)))
     rows = Parcel.objects.bulk_create(Parcel(address="somewhere") for _ in kinds)
     for parcel, (state, place, due, changed, troubles) in zip(rows, kinds, strict=True):
-        raw(Parcel).filter(pk=parcel.pk).update(
-            state=state, state_ready=place == "ready", state_crashes=troubles, state_failures=troubles,
-            state_claim=uuid4() if place == "held" else None,
-            state_locked_until=columns.after(60) if place == "held" else None,
-            state_next_attempt=None if due is None else columns.after(due), state_changed=columns.after(changed),
-        )  # fmt: skip
+        parcel.state, parcel.state_ready = state, place == "ready"
+        parcel.state_crashes = parcel.state_failures = troubles
+        parcel.state_claim = uuid4() if place == "held" else None
+        parcel.state_locked_until = ago(-60) if place == "held" else None
+        parcel.state_next_attempt, parcel.state_changed = None if due is None else ago(-due), ago(-changed)
+    names = ["ready", "crashes", "failures", "claim", "locked_until", "next_attempt", "changed"]
+    raw(Parcel).bulk_update(rows, ["state", *(f"state_{name}" for name in names)])
     return len(kinds)
 
 

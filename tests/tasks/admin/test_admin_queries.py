@@ -60,12 +60,11 @@ def count_of(client: Client, url: str) -> int:
 
 
 LISTS = [
-    "task/", "task/?status=pending", "task/?status=errored", "task/?condition=leased", "task/?q=resize",
-    "queue/", "run/?q=bot-1", "schedule/", "schedule/?condition=overdue", "consumer/",
+    "task/", "task/?status=errored", "task/?condition=leased", "task/?q=resize", "queue/", "run/?q=bot-1",
+    "schedule/?condition=overdue", "consumer/",
 ]  # fmt: skip
-FORMS = ["task/add/", "schedule/add/", "consumer/add/"]
+FORMS = ["task/add/", "schedule/add/"]
 PAGES: list[tuple[Any, dict[str, Any], str]] = [
-    (Task, {"state": "pending", "state_ready": True}, "change"),
     (Task, {"state": "pending", "state_claim__isnull": False}, "change"),
     *((Task, {"state": "errored"}, page) for page in ("change", "history")),
     *((model, {}, "change") for model in (Queue, Schedule)),

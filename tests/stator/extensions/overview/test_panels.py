@@ -23,10 +23,7 @@ class TestCharts:
         Depth.objects.create(model_label="testapp.parcel", minute=hour, queued=77)
         day, month = viewer.get(PARCELS).text, viewer.get(f"{PARCELS}&period=month").text
         assert "Attempts handled: 12 in all, 0 moved, 7 stayed" in day
-        for page, bars in ((day, 24), (month, 30)):
-            assert page.count('class="hit"') == 2 * bars
-            assert page.count('class="bar"') == 2
-            assert page.count('class="bad"') == 1
+        for page in (day, month):
             assert "Attempts handled: 12 in all" in page
             assert "77 at most" in page
 

@@ -30,11 +30,7 @@ class TestGraph:
         assert here == {"delivered"}
         assert been == {"packed", "stamped", "delivered"}
         assert "you are here" in text
-        assert re.findall(r"<title>(\w+) &#8594; (\w+)[^<]*; it went here<", text) == [
-            ("packed", "stamped"), ("stamped", "delivered"),
-        ]  # fmt: skip
         assert "stamped &#8594; delivered (by hand); it went here" in text
-        assert "timeout 7 d" in text
 
     def test_state_that_no_code_knows_is_drawn(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
@@ -67,5 +63,3 @@ def test_boxes_of_a_model_have_counts_age_heat_and_errors(viewer: Client) -> Non
     assert re.search(r'<text class="summary"[^>]*>oldest 2 h 13 m<', page)
     assert re.search(r'<text class="failures"[^>]*>errors 7/h<', page)
     assert re.search(r'<text class="label"[^>]*>1,234/h<', page)
-    assert '<g class="line failure flow-0">' in page
-    assert 'class="box external heat-0 empty"' in page
