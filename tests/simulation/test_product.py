@@ -1,6 +1,5 @@
 """The simulated protocol is the product's: both are led through the same schedules, and agree after every statement."""
 
-import os
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -18,7 +17,7 @@ from tests.simulation.store import Store
 pytestmark = [pytest.mark.sqlite, pytest.mark.django_db]
 
 SCHEDULES = 40
-BLOCKS = 4 if os.environ.get("RELEASE") else 2
+BLOCKS = 4
 
 
 @pytest.fixture(autouse=True, scope="module")
