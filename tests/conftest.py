@@ -85,7 +85,7 @@ DATABASE = ("tests/faults/", "tests/proofs/", "tests/stator/db/", "tests/tasks/q
 RELEASE = (
     "tests/benchmarks/test_modules.py", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/examples/codeindex/test_kill.py",
-    "tests/benchmarks/test_beside.py::test_both", "tests/faults/test_failover.py::test_commits",
+    "tests/benchmarks/test_beside.py::test_both",
     "tests/faults/test_release_migration.py::test_what",
     "tests/faults/test_versions.py",
     "tests/stator/extensions/processes/test_beside_runserver.py::test_worker",
