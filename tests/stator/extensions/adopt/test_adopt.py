@@ -208,6 +208,8 @@ def test_report_has_the_moves_that_other_tables_have_recorded(project):
         "shop.StateLog": [],
         "shop.InvoiceAudit": [],
     }
+    asks = "Recorded, but not seen in the code: sending to new, sent to failed, failed to new."
+    assert any(text.startswith(asks) for text in found["decisions"])
     [trouble] = [each["trouble"] for each in found["histories"] if each["trouble"]]
     assert re.match(r"it could not be read: .*shop_invoiceaudit", trouble)
 
@@ -232,18 +234,6 @@ def test_sweep_that_asks_in_one_place_and_writes_in_another_is_seen(project):
     assert graph["field"] == f"status = StateField(LetterGraph, {options})"
 
 
-def test_report_asks_what_only_a_person_can_decide(project):
-    text = "\n".join(asked(project, "shop.Invoice.status")["decisions"])
-    for part in (
-        "5 in sending, 100 % of its rows, have not moved for 1 d, the oldest for 41 d",
-        "'Sent' is not in choices; 1 row with it, and it is nearly 'sent'. Is it a state, or a mistake?",
-        "From which states may these write? The code does not show it: shop/send.py:19.",
-        "Recorded, but not seen in the code: sending to new, sent to failed, failed to new.",
-        "Shall workers move what is in new? Then handle_new does what is done at shop/send.py:7.",
-    ):
-        assert part in text
-
-
 def test_column_with_numbers_and_null_has_states_by_its_constants_and_logs_with_texts(project):
     found = asked(project, "shop.Mail.status")
     assert found["decisions"][1] == "1 row with NULL: do they begin in queued, or stay outside (null=True)?"
@@ -251,18 +241,6 @@ def test_column_with_numbers_and_null_has_states_by_its_constants_and_logs_with_
     assert (states, found["graph"]["initial"]) == ([("sent", 0), ("failed", 1), ("queued", 2)], "queued")
     moves = {each["label"]: each["moves"] for each in found["histories"]}
     assert moves["shop.StateLog"] == [[2, 0, 1]]
-
-
-def test_report_for_people_has_the_same(project):
-    printed = project.manage("stator", "adopt", "shop.Invoice.status")
-    for line in (
-        "shop.Invoice.status, a CharField in database 'default': 46 rows. Nothing was changed.",
-        "  shop/send.py:14  assignment  sending -> sent",
-        "  shop.InvoiceLog: versions of each Invoice, in the order of their keys; all 6 rows",
-        "      sending = State(externally_progressed=True)",
-        "      sending.transitions_to(sent)  # recorded 2 times; shop/send.py:14",
-    ):
-        assert line in printed.splitlines()
 
 
 IMPORTS = """

@@ -189,15 +189,10 @@ def test_keys_without_numbers_stay():
     tables.back()
 
 
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [(models.BigIntegerField(default=1), range(40)), (models.CharField(max_length=9, default=""), map(str, range(40)))],
-    ids=["number", "text"],
-)
-def test_a_field_of_the_project_is_divided_by_hash(field, values):
+def test_a_field_of_the_project_is_divided_by_hash():
     tables = Tables()
-    tables.migrate(parcel(owner=field))
-    rows = {tables.add(owner=value)[0].pk: value for value in values}
+    tables.migrate(parcel(owner=models.CharField(max_length=9, default="")))
+    rows = {tables.add(owner=str(number))[0].pk: str(number) for number in range(40)}
     before = shape(PARCEL)
     tables.migrate(Distribute("parcel", by="owner", partitions=4))
     found = partitions()

@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import POSTGRESQL
-from stator.db import interface, session
+from stator.db import interface
 from stator.extensions.slices import slices
 from stator.graph.outcomes import Moved
 from stator.migration_operations import Distribute
-from stator.models import History, Step
+from stator.models import History
 from stator.rows.claimable import Crashes
 from stator.runner import StatorRunner
 from stator.worker import duties
@@ -239,18 +239,6 @@ def test_lease_goes_on_when_its_row_gets_another_value(operations):
     assert mine.operations.renew([mine]) == {id(mine)}
 
 
-def test_steps_are_recorded_in_each_slice_and_after_a_move(operations):
-    first, second = tenants(2)
-    bills(first)
-    bills(second)
-    for claim_ in (claims := claim(operations)):
-        claim_.step("one", lambda: 1)
-    raw(Bill).update(tenant=first)
-    for claim_ in claims:
-        claim_.step("two", lambda: 2)
-    assert Counter(Step.objects.values_list("name", flat=True)) == {"one": 2, "two": 2}
-
-
 @pytest.mark.parametrize("before", [True, False])
 def test_handler_in_a_transaction_may_give_its_row_another_value(monkeypatch, before):
     first, second = tenants(2)
@@ -282,17 +270,6 @@ def test_texts_are_found_in_the_order_of_their_column(monkeypatch):
         taken.update(each.operations.part for each in claims)
     assert taken == dict.fromkeys(authors, 2)
     assert states(Remark) == {"done": 18}
-
-
-def test_claim_and_record_meet_the_partition_of_their_value_alone(operations, monkeypatch):
-    one, *_ = tenants(3)
-    bills(one, 20)
-    with explaining("testapp_bill", monkeypatch) as explained:
-        for _ in range(session.USES + 2):
-            claims = claim(operations.division.of_value(one.pk), 2)
-            claims[0].operations.record(done(claims))
-    met = {part for plan in explained.plans for part in re.findall(r"Scan.* on (testapp_bill_part\d)", plan)}
-    assert len(met) == 1
 
 
 def test_values_are_found_along_the_index(monkeypatch):
