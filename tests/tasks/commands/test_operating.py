@@ -4,11 +4,8 @@ import getpass
 from functools import partial
 
 import pytest
-from django.core.management import CommandError
-from django.db import OperationalError
 
 from stator.models import History
-from tasks.commands import operating
 from tasks.models import Task
 from tests import commanding
 from tests.stator.commands.errands import undo_line
@@ -122,13 +119,3 @@ def test_queue_is_paused_and_resumed(queue):
     assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)
     assert run("resume", "encode") == "Queue encode is resumed.\n"
     assert not queue.current().claiming_paused
-
-
-def test_database_that_is_away_is_one_line_and_exit_code_75(monkeypatch):
-    def fail():
-        raise OperationalError("connection\nrefused")
-
-    monkeypatch.setattr(operating, "home", fail)
-    with pytest.raises(CommandError, match="the database cannot be used: connection refused; try") as refusal:
-        run("queues")
-    assert refusal.value.returncode == 75
