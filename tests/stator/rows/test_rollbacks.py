@@ -36,6 +36,19 @@ def rolled_back(*calls):
         raise Undone
 
 
+def test_writes_are_undone_from_the_last_to_the_first_and_new_attributes_are_gone():
+    holder = Holder()
+    rolled_back(lambda: fill(holder), lambda: fill(holder, "later"), lambda: fill(holder, "last"))
+    assert vars(holder) == {"value": "before"}
+    # With a savepoint that was released.
+    rolled_back(transaction.atomic(lambda: fill(holder)))
+    assert vars(holder) == {"value": "before"}
+    # Nothing is noted outside of a transaction.
+    fill(holder)
+    rolled_back(lambda: None)
+    assert holder.value == "after"
+
+
 def test_savepoint_that_is_older_than_the_journal_undoes_all_of_it():
     holder = Holder()
     connection.close()

@@ -9,7 +9,7 @@ from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lanes, lanes_of
 from stator.worker.outage import Outages
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout
 
 
 class Room:
@@ -247,3 +247,24 @@ async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     ready = True
     assert await dispatcher.claim() == 5
     assert asked == ["default"]
+
+
+async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
+    locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
+    dispatcher, room = dispatcher_of(locked, other)
+    tried = []
+
+    def claim(*args, **kwargs):
+        tried.append(args)
+        raise lock_timeout()
+
+    monkeypatch.setattr(locked, "claim", claim)
+    for _ in range(3):
+        assert await dispatcher.claim() == 10
+        room.left = 10
+    # It is left alone for a while, and nothing is in doubt: what waited in vain did nothing.
+    assert (len(tried), dispatcher.doubts) == (1, [])
+    monkeypatch.undo()
+    locked.ready = 3
+    locked.locks._keep({})
+    assert await dispatcher.claim() == 3
