@@ -98,6 +98,20 @@ async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_s
         assert ran.attempts.room("app.model", False) > 0
 
 
+async def test_stopping_cancels_async_attempts_and_releases_the_rest():
+    gate = threading.Event()
+    async with Ran(THREADS=1) as ran:
+        cancelled = FakeClaim(FakeOperations(), "awaited", forever)
+        blocked = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
+        ran.attempts.begin([cancelled, blocked])
+        await until(lambda: cancelled.started and blocked.started)
+        ran.attempts.cancel_all()
+        await until(lambda: ran.outcomes)
+        ran.attempts.release_all()
+        assert ran.outcomes == [(cancelled, INTERRUPTED), (blocked, INTERRUPTED)]
+        gate.set()
+
+
 # Claims ahead of need; test_room.py has how many.
 
 
