@@ -25,7 +25,7 @@ def test_run_of_a_process_says_what_happened():
     assert run.claimed < run.ended == task.state_changed < run.lease_until
     run = Run.objects.get(task=failed)
     assert (run.worker, run.outcome, "Odd: no" in run.reason) == ("w1", "failed", True)
-    assert run.ended >= run.claimed
+    assert run.claimed <= run.ended < run.lease_until
 
 
 def test_batch_is_recorded_with_its_runs_by_one_statement(count):
