@@ -19,7 +19,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import ForeignKey, Model
 
 from stator.extensions.partitions.schemes import MAX_NAME, Division, Scheme, part_of
-from stator.extensions.partitions.tables import Part, asked, spelled_out
+from stator.extensions.partitions.tables import Part, asked, read, spelled_out
 from stator.extensions.partitions.upkeep import is_locked, locked
 from stator.rows.keys import key_fields
 from stator.table_operations import LEAVES
@@ -30,6 +30,12 @@ TRIES, MAX_PAUSE = 50, 1.0
 FIND = """
 SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
+"""
+
+# By which column a table is divided, and into how many partitions.
+DIVIDED = """
+SELECT a.attname, (SELECT count(*) FROM pg_inherits WHERE inhparent = partrelid) FROM pg_partitioned_table
+JOIN pg_attribute a ON a.attrelid = partrelid AND a.attnum = partattrs[0] WHERE partrelid = to_regclass(%s)
 """
 
 # What refers to a table by its identity would go on with the first partition alone.
@@ -187,6 +193,7 @@ class Conversion:
     def forwards(self) -> None:
         """Convert the table; what an interrupted conversion left is replaced."""
         if self.kind == "p":
+            self._refuse_others()
             return
         self._refuse_dependents()
         keys = self._keys()
@@ -212,6 +219,14 @@ class Conversion:
             return schema, name, kind
         remedy = f"Add the latest migration of {self.model._meta.app_label!r} to the dependencies of this one"
         raise self.scheme.refusal(f"there is no table {table} yet", remedy)
+
+    def _refuse_others(self) -> None:
+        """Raise ``CommandError`` if the table is divided already, in another way."""
+        table = read(self.model, self.connection.alias)
+        for column, number in self._asked(DIVIDED, [self.quoted]):
+            if not self.scheme.is_as(column, number, table.period if table else None):
+                what = f"{self.name} is divided in another way already, into {number} partitions by {column}"
+                raise self.scheme.refusal(what, "Reverse the migration that divided it, and remove that operation")
 
     def _refuse_dependents(self, *, keeps_triggers: bool = True) -> None:
         """Raise ``CommandError`` if something refers to the table, or is a trigger that would be lost."""

@@ -62,6 +62,10 @@ class Scheme:
         """Return the partitions of a table; raise ``CommandError`` if its rows do not fit in."""
         raise NotImplementedError
 
+    def is_as(self, column: str, number: int, period: str | None) -> bool:
+        """Return whether a table is divided so; it has ``number`` partitions by a column, each of a period if any."""
+        raise NotImplementedError
+
     def refusal(self, what: str, remedy: str) -> CommandError:
         """Return the error that says what keeps a table from being divided, and what to do."""
         return CommandError(f"{self.operation}: {what}. {remedy}, then migrate again.")
@@ -95,6 +99,10 @@ class ByTime(Scheme):
             further=tuple(creation(connection, table, bounds) for bounds in (None, *ahead)),
         )
 
+    def is_as(self, column: str, number: int, period: str | None) -> bool:
+        """Return whether it has the column and the period, unless somebody else chose that."""
+        return column == self.column and period in (None, self.period)
+
 
 @dataclass(frozen=True, slots=True)
 class _Numbered(Scheme):
@@ -103,6 +111,10 @@ class _Numbered(Scheme):
     partitions: int
 
     operation = "Distribute"
+
+    def is_as(self, column: str, number: int, period: str | None) -> bool:
+        """Return whether it has the column and the number."""
+        return (column, number) == (self.column, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ def test_an_interrupted_conversion_is_begun_anew():
     with divided("stator.History"):
         # And once more, as if the migration had not been recorded.
         convert("stator.History")
+        with pytest.raises(CommandError, match=r"divided in another way already, into \d partitions by at\. Reverse"):
+            convert("stator.History", "day")
         assert event().pk
         assert "stator_before" not in shape("stator_history")[1]
 

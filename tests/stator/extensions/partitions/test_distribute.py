@@ -44,6 +44,8 @@ def test_a_table_becomes_the_first_partition_and_then_is_as_before(tables):
     assert (columns, constraints.keys()) == (before[0], before[1].keys())
     [key] = [columns for columns, _, primary, _ in constraints.values() if primary]
     assert key == ["id", "shard"]
+    with pytest.raises(CommandError, match="is divided in another way already, into 4 partitions by shard"):
+        tables.migrate(Distribute("parcel", by="shard", partitions=8))
     tables.back()
     assert shape(PARCEL) == before
     assert partitions() == {}
