@@ -37,7 +37,7 @@ def test_shows_nothing_that_the_user_may_not_see(login: Login) -> None:
     assert "Nothing was found" in text_of(client, f"{URL}?q=secret", part="found")
 
 
-@pytest.mark.parametrize("words", ["%00", "9" * 40])
-def test_any_words_are_answered(admin_client: Client, words: str) -> None:
+def test_any_words_are_answered(admin_client: Client) -> None:
     put(Parcel)
-    assert "Nothing was found" in text_of(admin_client, f"{URL}?q={words}")
+    for words in ("%00", "9" * 40):
+        assert "Nothing was found" in text_of(admin_client, f"{URL}?q={words}")
