@@ -147,8 +147,9 @@ def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cle
     assert queue.publish("resize", key="k", clear_succeeded=True).outcome == "matched"
     assert not queue.claim(worker="bot-1")
     assert queue.publish("resize", key="k", clear_failed=True).outcome == "matched"
-    assert claim_one(queue, "bot-1").attempt == 1
-    assert Run.objects.count() == 2
+    claim_one(queue, "bot-2").fail("no")
+    assert claim_one(queue, "bot-1").attempt == 2
+    assert Run.objects.count() == 3
 
 
 def test_bulk_has_the_same_rules_and_answers_in_order(queue):
