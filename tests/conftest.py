@@ -49,7 +49,7 @@ ONCE = (
     "tests/stator/extensions/tracing/", "tests/stator/management/commands/test_runstator.py",
     "tests/stator/test_models_adding.py::test_large_table", "tests/stator/test_terminal.py",
     "tests/stator/test_testing.py", "tests/stator/test_testing_graph.py", "tests/stator/test_views.py",
-    "tests/stator/extensions/tracing/", "tests/tasks/extensions/isolation/",
+    "tests/tasks/extensions/isolation/",
     "tests/tasks/extensions/throttles/test_frequency.py", "tests/tasks/actions/test_registry.py",
     "tests/tasks/actions/test_secrets.py",
     "tests/tasks/actions/test_threads.py::test_", "tests/tasks/admin/test_admin_hostile.py::test_form_of",
