@@ -164,6 +164,7 @@ def take_the_key(one: Troubled) -> None:
     assert {shown_text(owner_of(one.model), text) for text in told} == keys
 
 
+@pytest.mark.parametrize("shapes", SURVEYS[:1], indirect=True, ids=["each in its table"])
 def test_pages_of_the_admin_show_them(shapes: list[Troubled], admin_client: Client) -> None:
     for page in ("stator/overview/", "stator/pause/"):
         answer = admin_client.get(f"/admin/{page}")
@@ -189,6 +190,7 @@ def see(one: Troubled, admin_client: Client) -> None:
     assert admin_client.get(f"{base}/", {"error": fingerprint}).status_code == 200
 
 
+@pytest.mark.parametrize("shapes", SURVEYS[:1], indirect=True, ids=["each in its table"])
 def test_http_takes_the_key_that_it_shows(shapes: list[Troubled], client: Client) -> None:
     allowed = {one.label.lower(): [] for one in shapes}
     headers = {"Authorization": f"Bearer {token(managed_objects=allowed)}"}
