@@ -44,14 +44,6 @@ def test_step(name: str, tried: dict[str, str]) -> None:
     assert tried[name] == ""
 
 
-def test_wrong_use_is_told_in_one_line(shop: Run) -> None:
-    assert shop("orders", "open", "--lamps", "-1", code=1) == "CommandError: --lamps -1 must be at least 0\n"
-    assert (
-        shop("orders", "place", "0", code=1)
-        == "CommandError: 0 orders cannot be placed at once; give a number from 1 to 10000\n"
-    )
-
-
 def test_models_have_their_migration(shop: Run) -> None:
     assert shop("makemigrations", "--check", "--dry-run", "orders") == "No changes detected in app 'orders'\n"
 
