@@ -223,8 +223,10 @@ class AnyAddressAdmin(SpellingAdmin[Shown]):
         obj: Shown | None = None,
     ) -> HttpResponse:
         """Render the page of a row, with what its admin shows beside the form."""
-        if obj is not None:
-            context |= self.shown_of(request, obj)
+        # A form that is refused has written its values into the object.
+        stored = self.get_queryset(request).filter(pk=obj.pk).first() if obj and request.method == "POST" else obj
+        if stored is not None:
+            context |= self.shown_of(request, stored)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def shown_of(self, request: HttpRequest, obj: Shown) -> Context:

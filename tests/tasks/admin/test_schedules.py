@@ -27,9 +27,10 @@ def test_edit_that_can_work_takes_effect_and_leaves_the_index_alone(admin_client
     advance(3700)
     drain(Schedule)
     assert row(schedule).tick_index == 1
-    added = posted | {"name": "new", "period": "", "cron": "nonsense"}
-    refused = admin_client.post(reverse("admin:tasks_schedule_add"), added)
-    assert list(refused.context["adminform"].form.errors) == ["cron"]
+    wrong = posted | {"name": "new", "period": "", "cron": "nonsense"}
+    for url in (reverse("admin:tasks_schedule_add"), page(schedule)):
+        refused = admin_client.post(url, wrong)
+        assert list(refused.context["adminform"].form.errors) == ["cron"]
     response = admin_client.post(page(schedule), posted | {"tick_index": "0"})
     assert response.status_code == 302, response.context["adminform"].form.errors
     drain(Schedule)
