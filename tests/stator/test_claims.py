@@ -59,6 +59,14 @@ def test_what_is_ready_before_its_time_is_not_claimed():
     assert (row(early).state_ready, row(early).state_claim, row(early).state_attempts) == (False, None, 0)
 
 
+def test_lease_is_of_so_many_seconds_or_until_a_moment():
+    first, second = put(Errand), put(Errand)
+    claim_one(lease=10)
+    claim_one(lease=after(100))
+    held = [row(each).state_locked_until - row(each).state_attempted for each in (first, second)]
+    assert [round(each.total_seconds()) for each in held] == [10, 100]
+
+
 def test_claims_that_its_transaction_does_not_keep_are_released():
     first, second = put(Errand), put(Errand)
     (claim,) = claims.claim(Errand, 2, then=lambda found: [each for each in found if each.pk == first.pk])
@@ -123,6 +131,15 @@ def test_claim_is_not_ended_unless_its_row_is_as_it_should_be():
     for tenant, lost in ((4, [claim]), (3, [])):
         assert claims.end([(claim, claims.Released())], where=Q(tenant=tenant)).lost == lost
         assert (row(errand).state_claim is None) is not bool(lost)
+
+
+def test_retry_counts_and_release_does_not():
+    put(Errand)
+    end(claim_one(), claims.Waiting(0, reason="not yet"))
+    assert raw(Errand).get().state_attempts == 1
+    claims.bring_up(Errand)
+    end(claim_one(), claims.Released())
+    assert raw(Errand).get().state_attempts == 1
 
 
 @pytest.mark.parametrize("kind", ["waits", "is released", "moves"])

@@ -6,6 +6,7 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
+from stator.capabilities import capabilities_of
 from stator.extensions.migrating import operations
 from stator.graph.outcomes import Moved
 from stator.migration_operations import RemapState, RenameState
@@ -111,11 +112,18 @@ class TestNumbers:
         migrate(RemapState("mail", 3, 0, field="status"))
         assert [number_of(each) for each in (gone, refused, also)] == [(0, 1, 0)] * 3
 
+    def test_rows_with_a_number_that_the_graph_lost_are_refused_without_a_map(self):
+        put_number(7)
+        with pytest.raises(CommandError, match=r"in the state 7, .* RemapState\('mail', 7, 'STATE', field='status'\)"):
+            migrate(RemapState("mail", 7, field="status"))
+        with pytest.raises(CommandError, match=r"has no state 'quued'\. Name one .*: queued, "):
+            migrate(RemapState("mail", 7, "quued", field="status"))
+
 
 @pytest.mark.proof
 @pytest.mark.django_db(transaction=True)
-def test_large_table_is_moved_in_batches_that_are_committed():
-    operation = RenameState("step", "new", "late")
+@pytest.mark.parametrize("operation", [RenameState("step", "new", "late"), RemapState("step", "new", "late")])
+def test_large_table_is_moved_in_batches_that_are_committed(operation):
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO testapp_step (state, name) {NEW_ROWS.format(rows=ROWS)}")
     batches = []
@@ -155,6 +163,19 @@ def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time
     migrate(operation)
     assert raw(Step).filter(state="late").count() == 7
     assert set(raw(Step).values_list("state_version", flat=True)) == {1}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch):
+    """On a database that has one writer at a time."""
+    monkeypatch.setattr(operations, "BATCH", 2)
+    raw(Step).bulk_create(Step() for _ in range(4))
+    clock, pauses = iter([10.0, 10.1, 20.0, 29.0]), []
+    monkeypatch.setattr(operations, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(operations, "sleep", pauses.append)
+    migrate(RenameState("step", "new", "late"))
+    one_writer = not capabilities_of(connection).concurrent_writers
+    assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
 
 
 class Preferred:

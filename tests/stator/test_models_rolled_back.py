@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
 from stator.graph.running import RUNNING
@@ -11,7 +12,7 @@ from stator.models import Action, move_rows
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, Packet
 from tests.testapp.basic import Step
-from tests.testapp.keys import Branch, TextKeyed
+from tests.testapp.keys import BigKeyed, Branch, Seat, TextKeyed
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,8 +81,17 @@ def save_many(instance: Any) -> None:
 # By what they are: an instance, what its user does before the transaction, and the call within it.
 CALLS = {
     "move by hand": (lambda: put(Step), None, lambda step: step.transition_perform("slow", actor="ann")),
+    "move by hand of async code": (
+        lambda: put(Step), None, lambda step: async_to_sync(step.atransition_perform)("slow"),
+    ),
     "move by hand of a child": (lambda: put(Branch), None, lambda branch: branch.transition_perform("last")),
+    "move by hand with a composite key": (
+        lambda: put(Seat, hall=1, number=2), None, lambda seat: seat.transition_perform("sold"),
+    ),
     "event that moves": (lambda: put(Packet), None, lambda packet: packet.stator.send("pack", {"note": "x"}, by="ann")),
+    "event of async code": (
+        lambda: put(Packet), None, lambda packet: async_to_sync(packet.stator.asend)("pack", {"note": "x"}, by="ann"),
+    ),
     "event that makes ready": (
         lambda: put(Expense, state="approved", state_ready=False), None, lambda expense: expense.stator.send("hurry"),
     ),
@@ -89,6 +99,7 @@ CALLS = {
     "save of the state alone": (lambda: put(Step), assign, lambda step: step.save(update_fields=["state"])),
     "save of a watched field": (settled_site, set_domain, lambda site: site.save()),  # stator.extensions.reconcile
     "save of a new instance": (lambda: Step(name="a"), None, lambda step: step.save()),
+    "save of a new child": (lambda: Branch(), None, lambda branch: branch.save()),
     "save of a new instance with a key": (lambda: TextKeyed(pk="a"), None, lambda keyed: keyed.save()),
     "bulk_create": (lambda: Step(name="a"), None, save_many),
     "new action": (
@@ -119,7 +130,7 @@ def test_instance_is_as_it_was_before(name):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", ["move by hand", "event that moves", "bulk_create"])
+@pytest.mark.parametrize("name", CALLS)
 def test_instance_is_as_it_was_before_in_the_transaction_of_a_test_case(name, django_capture_on_commit_callbacks):
     make, prepare, call = CALLS[name]
     instance = make()
@@ -209,3 +220,51 @@ def test_move_that_was_committed_is_not_made_again(moves):
     step.save()
     found = row(step)
     assert (found.name, found.state, found.state_version) == ("b", ("done", "failed")[moves - 1], 1 + moves)
+
+
+def test_refreshed_object_does_not_move_by_itself():
+    step = put(Step)
+    in_a_transaction(save, step)
+    step.refresh_from_db()
+    for state in ("late", "outside"):
+        move_rows(raw(Step).filter(pk=step.pk), state)
+        step.save()
+    assert row(step).state == "outside"
+
+
+def test_child_moves_again():
+    branch = put(Branch)
+    with suppress(Undone), transaction.atomic():
+        branch.state, branch.leaf = "last", "a"
+        branch.save()
+        raise Undone
+    branch.save()
+    assert (row(branch).leaf, raw(BigKeyed).get().state, raw(BigKeyed).get().state_version) == ("a", "last", 1)
+    move_rows(raw(BigKeyed).all(), "first")
+    branch.save()
+    assert raw(BigKeyed).get().state == "first"
+
+
+def change_domain(site: Any) -> None:
+    site.domain = "b.example"
+    site.save()
+
+
+def change_domain_in_bulk(site: Any) -> None:
+    site.domain = "b.example"
+    Site.objects.bulk_update([site], ["domain"])
+
+
+def change_domain_and_refresh(site: Any) -> None:
+    change_domain(site)
+    site.refresh_from_db()
+
+
+@pytest.mark.needs("reconcile")
+@pytest.mark.parametrize("change", [change_domain, change_domain_in_bulk, change_domain_and_refresh])
+def test_watched_field_that_is_saved_again_is_reconciled(change):
+    site = settled_site()
+    in_a_transaction(change, site)
+    assert row(site).state == "serving"
+    change_domain(site)
+    assert (row(site).state, row(site).domain) == ("checking", "b.example")

@@ -1,7 +1,10 @@
 """Saving objects, with or without another state, never corrupts the framework's columns. Fault F18."""
 
+import pickle
+
 import pytest
 from django.db import connection, transaction
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
@@ -42,8 +45,10 @@ SAVES = {
     "save(update_fields of ours)": lambda page: page.save(update_fields=["title", "state_claim", "state_ready"]),
     "save(update_fields, state)": lambda page: page.save(update_fields=["title", "state"]),
     "save(force_update)": lambda page: page.save(force_update=True),
+    "save_base()": lambda page: page.save_base(),
     "bulk_update()": lambda page: Page.objects.bulk_update([page], ["title"]),
     "update()": lambda page: Page.objects.filter(pk=page.pk).update(title=page.title),
+    "update_or_create()": lambda page: Page.objects.update_or_create(pk=page.pk, defaults={"title": page.title}),
 }
 
 
@@ -137,7 +142,8 @@ def test_deferred_columns_are_left_alone():
 # Assigning state
 
 
-@pytest.mark.parametrize(("state", "fields"), [(PageGraph.published, None), ("published", ["state", "title"])])
+@pytest.mark.parametrize("state", [PageGraph.published, "published"])
+@pytest.mark.parametrize("fields", [None, ["state"], ["state", "title"]])
 def test_assigning_state_and_saving_moves_the_object(state, fields):
     page = Page.objects.create(title="a")
     claim = claimed(page).stator
@@ -190,6 +196,12 @@ def test_moment_of_a_new_object_is_read_once_somebody_asks(django_assert_max_num
     with django_assert_max_num_queries(1):
         moments = [page.state_changed, page.state_changed]
     assert set(moments) == {row(page).state_changed}
+
+
+def test_moment_of_an_object_that_was_not_inserted_is_a_default(django_assert_max_num_queries):
+    with django_assert_max_num_queries(0):
+        assert isinstance(Page().state_changed, DatabaseDefault)
+        assert pickle.loads(pickle.dumps(Page(title="a"))).title == "a"
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ import threading
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
+from django.test import override_settings
 
 from stator.models import Report, StatorModel
 from stator.rows.meta import managed
 from stator.runner import StatorRunner
 from stator.signals import on_schedule, on_start
+from stator.worker import recorder
+from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, change, expire, operations_of, put, raw, row
 from tests.stator.running import connected, hearing, work
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, Rest, Step, StepGraph
@@ -83,6 +87,19 @@ class TestSingleCycle:
         assert Report.objects.get().error == "django.db.utils.IntegrityError"
         assert Page.objects.count() == 1
 
+    def test_handler_that_swallows_a_database_error_does_not_break_the_callers_transaction(self, deeds):
+        def swallow(instance):
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT nothing FROM nowhere")
+            except Exception:
+                return "done"
+
+        deeds["swallow"] = swallow
+        deed = Deed.objects.create(deed="swallow")
+        StatorRunner([Deed]).run_single_cycle()
+        assert row(deed).state == "done"
+
     def test_deletions_timeouts_and_reaping_are_done(self, caplog):
         gone = put(Rest, state_changed=ago(61))
         late = put(Step, state="outside", state_changed=ago(7201))
@@ -116,6 +133,15 @@ def test_all_models_are_run_unless_some_are_named_and_options_win_over_settings(
     settings = runner.settings()
     assert (settings.CONCURRENCY, settings.CONCURRENCY_PER_MODEL) == (7, 3)
     assert (settings.SCHEDULE_INTERVAL, settings.LEASE) == (12.0, 90.0)
+
+
+def test_plain_attributes_may_be_assigned():
+    runner = StatorRunner([Line])
+    runner.concurrency, runner.models, runner.handled = 5, [SyncLine], {}
+    runner.started = 0.0
+    runner.tasks = {}
+    assert runner.worker().settings.CONCURRENCY == 5
+    assert [operations.model for operations in runner.worker().operations] == [SyncLine]
 
 
 def test_option_that_cannot_work_is_refused_with_one_line():
@@ -154,6 +180,30 @@ class TestWorker:
         # Everything may be done before the next pass; but nothing is claimed before the start.
         assert len(calls) >= (2 if signal is on_start else 1)
 
+    def test_error_in_what_a_project_does_at_a_pass_ends_it_and_hands_back_what_it_holds(self, deeds, monkeypatch):
+        begun = threading.Event()
+
+        async def wait(instance):
+            begun.set()
+            await asyncio.Event().wait()
+
+        def hear(sender, **kwargs):
+            if begun.is_set():
+                raise ValueError("a row of the configuration is missing")
+
+        monkeypatch.setattr(DeedGraph, "handle_awaited", wait)
+        held = [put(Deed, deed="", state="awaited") for _ in range(3)]
+        runner = StatorRunner([Deed], concurrency=2, schedule_interval=0.1, shutdown_timeout=3, run_for=PATIENCE)
+        with connected(on_schedule, hear), pytest.raises(ValueError, match="a row of the configuration is missing"):
+            runner.run()
+        assert begun.is_set()
+        ended = list(map(row, held))
+        for deed in ended:
+            assert (deed.state_claim, deed.state_ready) == (None, True)
+            assert (deed.state_failures, deed.state_crashes) == (0, 0)
+        # The two that had begun stay counted.
+        assert sorted(deed.state_attempts for deed in ended) == [0, 1, 1]
+
     @pytest.mark.parametrize(("times", "ended"), [(1, "stopped"), (2, "forced")])
     def test_it_says_how_it_was_stopped(self, times, ended):
         def stop(worker):
@@ -183,3 +233,28 @@ class TestWorker:
             work(IntKeyed, concurrency=20, concurrency_per_model=3)
         assert max(most) <= 3
         assert raw(IntKeyed).filter(state="last").count() == 30
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@override_settings(STATOR={"BATCH_SIZE": 10})
+def test_no_more_is_attempted_than_can_soon_be_recorded(monkeypatch):
+    Line.objects.bulk_create(Line() for _ in range(500))
+    worker = StatorRunner([Line], concurrency=20, until_idle=True).worker()
+    write, claimed = recorder.record, []
+
+    def claims_stand_still():
+        claimed.append(worker.dispatcher.claimed)
+        return worker.recorder.is_behind("default") and len(claimed) > 10 and len(set(claimed[-10:])) == 1
+
+    def late(*args, **kwargs):
+        # The first one, while all others wait.
+        if not claimed:
+            wait_until(claims_stand_still)
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(recorder, "record", late)
+    worker.run()
+    # So many outcomes may wait; what was claimed before they did is attempted as well.
+    assert claimed[-1] <= 10 * recorder.MAX_BATCHES + 20 + 10
+    assert not Line.objects.exclude(state="last").exists()

@@ -10,9 +10,9 @@ from stator.db.interface import Written
 from stator.exceptions import Fail
 from stator.graph.failures import describe
 from stator.models import Stats
-from stator.signals import claim_ended, lease_lost, on_schedule, on_start, transitioned
+from stator.signals import Move, claim_ended, lease_lost, on_schedule, on_start, transitioned
 from stator.testing import drain
-from stator.worker.announcements import tell
+from stator.worker.announcements import send_moves, tell
 from tests.stator.making import ago, put, raw, row
 from tests.stator.running import connected, hearing, work
 from tests.stator.worker.fakes import FakeOperations
@@ -116,7 +116,8 @@ def operations():
 @pytest.mark.parametrize(
     ("orders", "did"),
     [
-        ("by hand", "the handler itself moved it to delivered"),
+        ("by hand", "the handler itself moved it to delivered"), ("delete", "the handler itself deleted it"),
+        ("move rows", "the handler itself moved it to delivered"),
         ("delete rows", "the object is gone: the handler or somebody else deleted it"),
     ],
 )  # fmt: skip
@@ -137,3 +138,14 @@ def test_failure_on_purpose_is_a_warning_and_any_other_an_error(operations, capl
     assert [values["failures"][0][0] for _, values in heard] == [7]
     [line] = caplog.records
     assert (line.message, line.levelno, line.pk, line.message_text) == ("stator.attempt_failed", level, "7", "no")
+
+
+def test_receiver_that_raises_is_logged_and_the_others_are_called(operations, caplog):
+    def bad(sender, **values):
+        raise RuntimeError("no")
+
+    with connected(transitioned, bad), hearing(transitioned) as heard:
+        send_moves(operations, [Move(7, "called", "done")])
+    assert len(heard) == 1
+    [line] = [line for line in caplog.records if line.name == "stator.worker"]
+    assert (line.message, "bad" in line.receiver) == ("stator.receiver_failed", True)

@@ -16,9 +16,9 @@ ADDRESS = re.compile(r"Starting (?:WSGI )?development server at (http://127\.0\.
 
 
 @contextmanager
-def server():
+def server(port=0):
     """``manage.py runserver`` while in the context; gives the address of the API."""
-    with WorkerProcess("--noreload", "--insecure", "127.0.0.1:0", command="runserver") as process:
+    with WorkerProcess("--noreload", "--insecure", f"127.0.0.1:{port}", command="runserver") as process:
         wait_until(
             lambda: ADDRESS.search(process.output()) or process.returncode is not None,
             message=lambda: f"no server: {process.output()}",

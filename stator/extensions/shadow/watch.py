@@ -207,13 +207,13 @@ def _write(operations: Operations, rows: list[tuple[Judged, datetime | None]]) -
 def _follow(operations: Operations, lines: list[ShadowLine], rows: dict[str, Judged]) -> None:
     """Close the lines of rows that were moved or are gone; change the lines of rows to which something else is due."""
     moved, changed, done = defaultdict[str, list[int]](list), list[ShadowLine](), list[int]()
-    # Rows in a state that was renamed are seen under its former name.
-    left = operations.state_field.left
-    seen = {*left, *(former for former, state in operations.state_field.declared.renames.items() if state.name in left)}
+    left, renames = operations.state_field.left, operations.state_field.declared.renames
+    # Rows may still have the former name of a state.
+    names = {*left, *(former for former, state in renames.items() if state.name in left)}
     left_again, again = _left_again(operations), list[tuple[Judged, datetime | None]]()
     for line in lines:
         row = rows.get(line.object_pk)
-        if line.source not in seen:
+        if line.source not in names:
             # Workers have the state again.
             done.append(line.pk)
         elif row is None or row.source != line.source:

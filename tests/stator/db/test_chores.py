@@ -10,7 +10,7 @@ from stator.models import History, Report, Stats
 from stator.rows import columns
 from stator.rows.state_column import state_field
 from stator.signals import transitioned
-from tests.stator.db.calling import work
+from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
 from tests.stator.running import hearing
 from tests.testapp.basic import Rest, Scrap, Step, StepGraph
@@ -50,6 +50,13 @@ def test_timeout_fires_for_resting_rows_of_external_states_too(operations, liste
     assert (found.state, found.state_version, found.state_failures) == (target, 1, 0)
     assert chores.time_out(operations, 10).count == 0
     assert Stats.objects.get(source=state, to=target).handled == 1
+
+
+def test_claimed_row_is_not_timed_out_behind_its_handler(operations):
+    step = put(Step, state_changed=ago(9000))
+    take(operations, step)
+    assert chores.time_out(operations, 10).count == 0
+    assert row(step).state == "new"
 
 
 def test_row_is_timed_out_once_by_whoever_comes_first(make):

@@ -77,6 +77,13 @@ def test_row_that_was_claimed_although_it_was_locked_is_left_to_that_claim(monke
     assert row(others).state_attempts == 0
 
 
+def test_claim_takes_no_more_than_its_limit_and_the_oldest_first(operations):
+    steps = [put(Step, state_changed=ago(100 - number)) for number in range(7)]
+    assert pks(claim_all(operations, 3)) == [step.pk for step in steps[:3]]
+    assert pks(claim_all(operations, 100)) == [step.pk for step in steps[3:]]
+    assert claim_all(operations) == []
+
+
 def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations):
     put(Step, state_claim=new_token(new_worker_id()), state_locked_until=ago(-60))
     put(Step, state_ready=False)
@@ -107,7 +114,7 @@ def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future
     assert pks(claim_all(operations)) == [step.pk]
 
 
-@pytest.mark.parametrize(("max_crashes", "expected"), [(1, [1, 0, 0]), (4, [1, 1, 2])])
+@pytest.mark.parametrize(("max_crashes", "expected"), [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])])
 def test_rows_are_claimed_apart_by_the_leases_that_they_lost(make, max_crashes, expected):
     """In the crash that would put it into quarantine nothing else runs beside a row."""
     operations = make(MAX_CRASHES=max_crashes)

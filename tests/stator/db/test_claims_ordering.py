@@ -8,13 +8,15 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
+from django.db.models.functions import Upper
 from django.test.utils import isolate_apps
 
-from stator.db.claims import AGEING, HEAD_EVERY, Turn
+from stator.db.claims import AGEING, HEAD_EVERY, HEAD_PART, Turn
+from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.state_column import StateField
-from tests.stator.making import ago, at_once, automatic, operations_of, put, raw
+from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Appointment, Consignment, Donation, Enquiry, Rescue, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 
@@ -75,18 +77,23 @@ IN_TURN = {
 
 
 @pytest.mark.parametrize(("made", "values", "order"), IN_TURN.values(), ids=IN_TURN)
-def test_priorities_are_larger_first_or_generated_if_declared_so_and_nulls_come_last(make, made, values, order):
+@pytest.mark.parametrize("at_a_time", [1, 100])
+def test_priorities_are_larger_first_or_generated_if_declared_so_and_nulls_come_last(
+    make, made, values, order, at_a_time
+):
     keys = made(*values)
     operations = make({rescues: Rescue, appointments: Appointment, donations: Donation}[made])
-    found = [pk for _ in range(AGEING - 1) for pk in pks(operations.claim(NEW, 2))]
+    found = [pk for _ in range(AGEING - 1) for pk in pks(operations.claim(NEW, at_a_time))]
     assert [keys.index(pk) for pk in found] == order
 
 
-@pytest.mark.parametrize(("model", "state"), [(Ticket, "new"), (Enquiry, "narrow")], ids=["urgent", "fair"])
-def test_row_that_is_ready_before_its_time_is_in_no_line(make, model, state):
+@pytest.mark.parametrize("state", ["new", "narrow"])
+@pytest.mark.parametrize("columns", [(Ticket, {}), (Enquiry, {"tenant": "a"})], ids=["urgent", "fair"])
+def test_row_that_is_ready_before_its_time_is_in_no_line(make, columns, state):
     """However urgent it is."""
-    put(model, state=state, state_next_attempt=ago(-60), **({"urgency": 1} if model is Ticket else {}))
-    due = put(model, state=state)
+    model, own = columns
+    put(model, state=state, state_next_attempt=ago(-60), **own, **({"urgency": 1} if model is Ticket else {}))
+    due = put(model, state=state, **own)
     operations = make(model)
     found = [claim.pk for _ in range(3) for claim in operations.claim([TicketGraph.states[state]], 1)]
     assert found == [due.pk]
@@ -104,11 +111,24 @@ def test_row_that_waits_is_claimed_however_many_urgent_ones_come(make):
     assert waits == [AGEING, 2 * AGEING, 3 * AGEING]
 
 
+def test_each_set_of_states_ages_by_itself(make):
+    many(Ticket, 40, urgency=1)
+    many(Ticket, 40, urgency=1, state="narrow")
+    old = put(Ticket, urgency=9, state="narrow", state_changed=ago(500))
+    operations, found = make(Ticket), []
+    for _ in range(AGEING):
+        operations.claim(NEW, 1)
+        claims = operations.claim([TicketGraph.narrow], 1)
+        found += pks(claims)
+        operations.record([(claim, Moved(TicketGraph.done)) for claim in claims])
+    assert found.index(old.pk) == AGEING - 1
+
+
 # Shares
 
 
 def test_one_with_very_many_rows_does_not_hold_up_the_others(make):
-    many(Enquiry, 80, tenant="large", state_changed=ago(100))
+    many(Enquiry, 300, tenant="large", state_changed=ago(100))
     many(Enquiry, 2, tenant="small")
     many(Enquiry, 1, tenant="tiny")
     operations = make(Enquiry)
@@ -123,6 +143,47 @@ def test_values_take_turns_where_a_claim_is_smaller_than_their_number(make):
     turns = [tenants(operations.claim(NEW, 2)) for _ in range(5)]
     assert sum(turns, Counter()) == dict.fromkeys("abcde", 2)
     assert [tenants(operations.claim(NEW, 1)) for _ in range(5)] == [{tenant: 1} for tenant in "abcde"]
+
+
+def test_claim_is_full_while_there_are_rows_whoever_has_them(make):
+    random.seed(7)
+    counts = {f"t{number}": random.choice([1, 1, 1, 2, 5, 40]) for number in range(60)}
+    for tenant, number in counts.items():
+        many(Enquiry, number, tenant=tenant)
+    operations, left, came = make(Enquiry), sum(counts.values()), []
+    while left:
+        claims = operations.claim(NEW, 17)
+        assert len(claims) == min(17, left)
+        came += claims
+        left -= len(claims)
+    assert len(set(pks(came))) == len(came)
+    assert tenants(came) == counts
+    assert operations.claim(NEW, 17) == []
+
+
+def test_rows_of_a_value_are_claimed_by_priority_and_now_and_then_by_age(make):
+    one, two = Sender.objects.create(name="one"), Sender.objects.create(name="two")
+    for sender in (one, two):
+        for urgency in reversed(range(2 * AGEING)):
+            put(Consignment, sender=sender, urgency=urgency, state_changed=ago(urgency))
+    operations = make(Consignment)
+    claims = [operations.claim(NEW, 2) for _ in range(AGEING)]
+    urgencies = [[claim.instance.urgency for claim in taken] for taken in claims]
+    assert all({claim.instance.sender_id for claim in taken} == {one.pk, two.pk} for taken in claims)
+    assert urgencies == [[number] * 2 for number in range(AGEING - 1)] + [[2 * AGEING - 1] * 2]
+
+
+def test_limited_state_shares_what_its_limit_leaves(make):
+    many(Enquiry, 30, tenant="large", state="narrow", state_changed=ago(100))
+    many(Enquiry, 1, tenant="small", state="narrow")
+    operations, came = make(Enquiry), []
+    for expected in (2, 2):
+        claims = operations.claim([TicketGraph.narrow], 10)
+        assert len(claims) == expected
+        assert operations.claim([TicketGraph.narrow], 10) == []
+        operations.record([(claim, Moved(TicketGraph.done)) for claim in claims])
+        came += claims
+    assert tenants(came) == {"large": 3, "small": 1}
 
 
 def test_what_is_paused_has_no_turn(make):
@@ -145,15 +206,26 @@ def test_rows_that_lost_a_lease_or_are_in_other_states_have_no_turn(make):
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("model", [Ticket, Consignment])
+def test_row_that_an_application_holds_costs_nobody_a_turn(make):
+    held = put(Enquiry, tenant="a")
+    many(Enquiry, 5, tenant="b")
+    operations = make(Enquiry)
+    with locked_elsewhere(held):
+        assert tenants(operations.claim(NEW, 3)) == {"b": 3}
+    assert tenants(operations.claim(NEW, 3)) == {"a": 1, "b": 2}
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("model", [Ticket, Enquiry, Consignment])
 def test_several_claimants_never_claim_a_row_twice_and_leave_none(make, model):
     senders = [Sender.objects.create(name=str(number)) for number in range(7)]
     random.seed(3)
     columns = {
         Ticket: lambda: {"urgency": random.randrange(3)},
+        Enquiry: lambda: {"tenant": random.choice("aaaaaabcdefg")},
         Consignment: lambda: {"urgency": random.randrange(3), "sender": random.choice(senders)},
     }[model]
-    raw(model).bulk_create([model(**columns()) for _ in range(200)])
+    raw(model).bulk_create([model(**columns()) for _ in range(600)])
 
     def drain():
         operations, found, empty = make(model), [], 0
@@ -164,7 +236,8 @@ def test_several_claimants_never_claim_a_row_twice_and_leave_none(make, model):
         return found
 
     found = [pk for part in at_once(drain, drain, drain, drain) for pk in part]
-    assert len(found) == len(set(found)) == 200
+    assert len(found) == 600
+    assert len(set(found)) == 600
 
 
 # The planner
@@ -174,6 +247,8 @@ FILL = {
     Enquiry: "INSERT INTO testapp_enquiry (tenant, {0}) SELECT CASE WHEN n % 10 = 0 THEN n % 500 ELSE -1 END, {1}",
     Consignment: "INSERT INTO testapp_consignment (pk, sender_id, {0}) SELECT n / 20 % 10, n / 2 % 10 + 1, {1}",
     Rescue: "INSERT INTO testapp_rescue (place, {0}) SELECT nullif(n % 10, 3), {1}",
+    Appointment: "INSERT INTO testapp_appointment (week, weekday, {0}) SELECT nullif(n % 10, 3), 0, {1}",
+    Donation: "INSERT INTO testapp_donation (urgency, sender_id, {0}) SELECT n / 20 % 10, n / 2 % 10 + 1, {1}",
 }
 COLUMNS = (
     "state, state_ready, state_changed, state_attempts, state_failures, state_crashes, state_version",
@@ -212,7 +287,9 @@ def test_claim_of_a_hundred_of_very_many_walks_its_index(transactional_db, monke
 
 WRONG = {
     "ours, larger first": ({"priority": "-state_attempts"}, "is not a field with a column"),
+    "twice": ({"priority": "--nothing"}, "is not a field with a column"),
     "text": ({"priority": "-tenant"}, "is a CharField; it must be an integer field"),
+    "generated text": ({"priority": "shouted"}, "is a CharField; it must be an integer field"),
     "null key": ({"fair_by": "nothing"}, "may be null; give it a default instead"),
     "json": ({"fair_by": "data"}, "is a JSONField, whose values have no order"),
     "elsewhere": ({"fair_by": "above"}, "is in the table of Base; it must be in the table with the state"),
@@ -234,6 +311,9 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
             tenant = models.CharField(max_length=20)
             nothing = models.IntegerField(null=True)
             data = models.JSONField(default=dict)
+            shouted = models.GeneratedField(
+                expression=Upper("tenant"), output_field=models.CharField(max_length=20), db_persist=True
+            )
 
             class Meta:
                 app_label = "testapp"
@@ -244,6 +324,22 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
 
 
 # Where a claim begins
+
+
+def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
+    turn, place = Turn(), (ago(50), 1)
+    assert turn.begin(100.0) is None
+    turn.end(place, 100.0, 100.01)
+    assert turn.begin(100.02) == place
+    turn.end((ago(40), 1), 100.02, 100.03)
+    assert turn.begin(100.01 + HEAD_EVERY) is None
+    # A claim from the head that took long is not made again at once: over a tenth of the time it would take.
+    turn.end(place, 200.0, 203.0)
+    assert turn.begin(203.0 + 9 * 3) == place
+    assert turn.begin(203.0 + 3 / HEAD_PART) is None
+    # So does one from a watermark, behind which a burst may stand.
+    turn.end(place, 300.0, 300.01, at_head=False)
+    assert turn.begin(300.02) == place
 
 
 def test_line_is_strained_where_a_claim_from_its_head_takes_far_longer():

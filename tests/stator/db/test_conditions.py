@@ -183,6 +183,14 @@ def test_rows_that_a_condition_no_longer_lets_a_worker_hold_are_released(operati
     assert raw(Errand).get(pk=kept.pk).state_claim is not None
 
 
+def test_model_without_conditions_has_no_filter_and_no_gate():
+    operations = operations_of(Parcel)
+    assert not operations.conditions.rows()
+    assert not operations.conditions.gates(operations.automatic)
+    assert operations.conditions.holds() is None
+    assert operations.conditions.states(operations.automatic) == operations.automatic
+
+
 def test_filter_is_the_same_object_while_it_means_the_same(operations_with):
     operations = operations_with(SmallTenants)
     Errand.stator.pause(where={"tenant": 0})
@@ -204,6 +212,16 @@ def test_conditions_have_the_order_of_the_extensions():
     for model in (Visitor, Task):
         bound = [type(each) for each in operations_of(model).conditions._bound]
         assert bound == sorted(bound, key=CONDITIONS.all.index)
+
+
+def test_app_hears_what_pauses_hold_back_and_not_what_was_refused():
+    operations = operations_of(Task)
+    [own] = [each for each in operations.conditions._bound if isinstance(each, Eligible)]
+    refusals_of(operations).note(CLAIM, 1, ValueError("no"))
+    assert own.held_back == Q()
+    Task.stator.pause(where={"action": "other"})
+    look(operations)
+    assert own.held_back == Q(Q(state__in=["pending"]) & Q(action="other"), _connector=Q.OR)
 
 
 @pytest.mark.parametrize("kind", CONDITIONS.all, ids=lambda kind: kind.__name__)

@@ -1,5 +1,6 @@
 """What rows with dates of their own have in common: those that time out by one, and those not attempted before one."""
 
+import re
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ from stator.db.probe import look
 from stator.runner import StatorRunner
 from stator.signals import transitioned
 from tests.sizes import CROWDED, PATIENCE
-from tests.stator.making import ago, operations_of, put, row
+from tests.stator.making import ago, operations_of, put, raw, row
 from tests.stator.running import connected, work
-from tests.testapp.dated import Circular, Watch
+from tests.testapp.dated import Circular, Offer, Watch
+from tests.testapp.faults import Job
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -63,6 +65,43 @@ def test_poll_tells_when_the_next_date_comes(kind, operations):
     assert look(operations)[operations].next_due is None
     kind.put(-0.5)
     assert 0 < look(operations)[operations].next_due <= 0.5
+
+
+def test_poll_of_several_models_keeps_their_answers_apart(kind, operations):
+    jobs, offers = operations_of(Job), operations_of(Offer)
+    kind.put(-60)
+    raw(kind.model).update(**{kind.column: ago(1)})
+    put(Offer, expires=ago(-3600))
+    found = look(jobs, operations, offers)
+    assert [(getattr(found[each], kind.found), found[each].ready) for each in (jobs, operations, offers)] == [
+        (False, False), (True, False), (False, True),
+    ]  # fmt: skip
+
+
+def test_sqlite_and_mariadb_find_them_by_the_index_of_each(kind):
+    if connection.vendor == "postgresql":
+        pytest.skip("tests/stator/db/test_postgresql_plans.py asks its planner")
+    moments = [ago(-100 - number) for number in range(2000)]
+    kind.model.objects.bulk_create(kind.model(**{kind.column: moment}) for moment in moments)
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE TABLE {kind.model._meta.db_table}" if connection.vendor == "mysql" else "ANALYZE")
+        cursor.fetchall()
+    operations = operations_of(kind.model)
+    found = [operations.past(each) for each in operations.deadlines if each.column or connection.vendor == "sqlite"]
+    if operations.starts:
+        found = [operations.due()[1], operations.beginning(operations.starts[0], 1)]
+    assert found
+    for rows in found:
+        plan = rows.order_by().values("pk")[:1].explain()
+        assert re.search(r"USING (COVERING )?INDEX st_(at|try)| range \S+ st_(at|try)", plan), plan
+
+
+def test_model_without_dates_is_asked_nothing_more():
+    job = operations_of(Job)
+    assert not job.deadlines
+    assert not job.starts
+    assert len(job.due()) == 2
+    assert not [index for index in Job._meta.indexes if index.name.startswith(("st_at", "st_try"))]
 
 
 def test_worker_heeds_a_date_within_a_poll_of_it(kind):

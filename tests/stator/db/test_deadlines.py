@@ -6,10 +6,12 @@ import pytest
 from django.db.models import F
 
 from stator.db import chores
+from stator.db.probe import look
 from stator.exceptions import EventRefused
 from stator.models import History
-from stator.testing import drain
-from tests.stator.making import LEASED, ago, at_once, operations_of, put, raw, row
+from stator.testing import advance, drain
+from tests.stator.extensions.refusals.refused import refusals_of
+from tests.stator.making import LEASED, ago, at_once, claim_all, operations_of, put, raw, row
 from tests.testapp.dated import Offer, Watch
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -45,6 +47,13 @@ def test_ready_rows_move_too_and_held_ones_do_not():
 # The poll
 
 
+def test_row_whose_move_the_database_refuses_is_not_found_by_each_poll(watches, monkeypatch):
+    watch = put(Watch, alert_after=ago(1))
+    [deadline] = [each for each in watches.deadlines if each.column]
+    refusals_of(watches).note(f"up to down: {deadline.reason}", watch.pk, ValueError("no"))
+    assert not look(watches)[watches].past
+
+
 # Workers
 
 
@@ -55,11 +64,54 @@ def test_worker_does_not_attempt_what_has_expired():
     assert (found.state, found.state_attempts) == ("expired", 0)
 
 
+def test_row_that_waits_for_its_next_attempt_expires_on_time():
+    offer = put(Offer, expires=ago(-60))
+    assert drain(Offer) == 1
+    assert row(offer).state == "offered"
+    advance(61, Offer)
+    drain(Offer)
+    assert row(offer).state == "expired"
+
+
+def test_pause_holds_rows_of_a_state_that_workers_attempt_and_no_others():
+    offer, watch = put(Offer, expires=ago(1)), put(Watch, alert_after=ago(1))
+    Offer.stator.pause()
+    Watch.stator.pause()
+    drain(Offer, Watch)
+    assert (row(offer).state, row(watch).state) == ("offered", "down")
+    offers = operations_of(Offer)
+    assert not look(offers)[offers].past
+    Offer.stator.resume()
+    assert look(offers)[offers].past
+    drain(Offer)
+    assert row(offer).state == "expired"
+
+
+def test_object_that_is_moved_back_by_hand_past_its_date_times_out_again():
+    watch = put(Watch, state="down", alert_after=ago(60), kept_for=timedelta(days=1))
+    watch.transition_perform("up", actor="ada", reason="it is up")
+    drain(Watch)
+    told = History.objects.filter(object_pk=str(watch.pk)).order_by("pk").values_list("source", "to", "actor", "reason")
+    assert list(told) == [("down", "up", "ada", "it is up"), ("up", "down", "", "timed out by alert_after")]
+
+
 # Races
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("turn", range(3))
+def test_claim_and_deadline_race_and_one_of_them_has_the_row():
+    offers = [operations_of(Offer) for _ in range(2)]
+    rows = {put(Offer, expires=ago(1), taken_by="ada").pk for _ in range(50)}
+    claims, moves = at_once(lambda: claim_all(offers[0]), lambda: chores.time_out(offers[1], 100).count)
+    states = dict(raw(Offer).values_list("pk", "state"))
+    assert set(states) == rows
+    assert {pk for pk, state in states.items() if state == "offered"} >= {claim.pk for claim in claims}
+    moves += chores.time_out(offers[1], 100).count
+    assert len(claims) + moves == 50
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("turn", range(5))
 def test_event_and_deadline_race_and_one_of_them_wins_once(turn):
     watches, watch = operations_of(Watch), put(Watch, alert_after=ago(1), name=str(turn))
 

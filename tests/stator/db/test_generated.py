@@ -58,6 +58,28 @@ def column_of_line() -> str:
     return name
 
 
+def test_index_over_the_column_takes_the_place_of_one_on_the_expression():
+    """MySQL has such indexes, but a sort by the column does not use them."""
+    [ready] = [index for index in Step._meta.indexes if index.name.startswith("st_ready")]
+    column = column_of_line()
+    try:
+        release(connection, Step._meta.db_table)
+        with connection.schema_editor() as editor:
+            editor.remove_index(Step, ready)
+            editor.add_index(Step, ready)
+    finally:
+        complete(Step, "default")
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, Step._meta.db_table)
+    assert found[ready.name]["columns"] == ["state_ready", column, "id"]
+
+
+def test_line_is_sorted_where_a_table_lacks_the_columns():
+    put(Step)
+    line = raw(Step).order_by(*line_of(Step))
+    assert list(in_columns(line, set())) == list(line)
+
+
 def test_migration_that_changes_columns_begins_without_the_generated_ones():
     with connection.cursor() as cursor:
         cursor.execute("SELECT column_name FROM information_schema.columns WHERE column_comment = 'stator'")

@@ -7,9 +7,10 @@ from stator.db.compiler import compiler_of
 from stator.db.instances import loader_of
 from stator.models import Report
 from stator.runner import StatorRunner
-from tests.stator.making import automatic, operations_of, raw
+from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.stator.running import connected, hearing
 from tests.testapp.basic import Step, StepGraph
+from tests.testapp.keys import Code, CodeKeyed
 from tests.testapp.power import Crate, Transfer
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,14 @@ def test_what_a_model_adds_is_kept(name, monkeypatch):
     own = classmethod(lambda cls, *args, **kwargs: None) if name == "from_db" else lambda *args, **kwargs: None
     monkeypatch.setattr(Step, name, own, raising=False)
     assert loader_of(Step) == Step.from_db
+
+
+def test_rows_of_one_moment_whose_keys_have_no_order_are_claimed():
+    moment, keys = ago(10), ["b", "a", "c"]
+    for key in keys:
+        put(CodeKeyed, code=Code(key), state_changed=moment)
+    operations = operations_of(CodeKeyed)
+    assert [str(claim.pk) for claim in operations.claim(automatic(operations), 5)] == sorted(keys)
 
 
 # Rows that the project cannot read

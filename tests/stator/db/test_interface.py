@@ -1,12 +1,25 @@
 """How operations are composed: of which parts, and of whose; how outcomes are grouped."""
 
+import pickle
 from types import SimpleNamespace
 
+from django.db import connection
+
+from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import batches_of, new_token, new_worker_id
 from stator.graph.outcomes import Moved, Waiting
 from tests.testapp.basic import Step, StepGraph
+
+
+def test_operations_are_pickled_with_their_parts():
+    made = operations_for(Step, Settings(), new_worker_id())
+    twin = pickle.loads(pickle.dumps(made))
+    assert (twin.model, twin.alias, twin.worker_id) == (made.model, made.alias, made.worker_id)
+    assert type(twin.transactions) is type(made.transactions)
+    assert type(twin.transactions).__module__ == capabilities_of(connection).statements
+
 
 FROM, TO = StepGraph.initial_state, next(iter(StepGraph.initial_state.children))
 

@@ -21,7 +21,7 @@ from tests.testapp.harmed import Booking, Failing
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 if connection.vendor == "postgresql":
-    pass
+    from stator.db.session import USES
 
 
 def worker_s(model, wait=0.05):
@@ -114,6 +114,22 @@ def test_handler_waits_for_locks_as_long_as_its_session_says():
         assert lock_timeout() == "7s"
     assert lock_timeout() == "7s"
     connection.close()
+
+
+def test_statement_that_timed_out_while_it_was_prepared_is_prepared_later(operations):
+    connection.close()
+    for _ in range(2 * USES):
+        put(Step)
+    claims = [claimed(operations) for _ in range(2 * USES)]
+    for number, claim in enumerate(claims):
+        if number == USES:
+            # The sixth use prepares it.
+            with locked("testapp_step"), pytest.raises(OperationalError):
+                operations.record([(claim, Released())])
+        assert not operations.record([(claim, Released())]).lost
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%WITH v AS%'")
+        assert cursor.fetchone()[0] == 1
 
 
 def test_atomic_attempt_whose_outcome_meets_a_locked_table_is_undone_and_no_error():

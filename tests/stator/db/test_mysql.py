@@ -44,6 +44,16 @@ def test_statements_of_a_worker_wait_for_a_second_and_those_of_others_as_long_as
         assert waits() == usual
 
 
+def test_statement_after_a_timeout_does_not_wait_for_tables(operations):
+    limit_waits([operations])
+    operations.locks.suspend("claim", LOCKED)
+    with operations.transaction():
+        assert waits() == (1, shortest())
+    operations.locks.end("claim")
+    with operations.transaction():
+        assert waits() == (1, 1)
+
+
 def test_handler_waits_as_long_as_its_session_and_its_record_in_haste(operations):
     usual = waits()
     limit_waits([operations])

@@ -9,7 +9,7 @@ from stator.db import own_tables
 from stator.extensions.stats import chores as of_stats
 from stator.extensions.stats.models import MERGED
 from stator.models import Depth, History, Report, Stats
-from tests.stator.making import ago, at_once, operations_of, put
+from tests.stator.making import ago, at_once, locked_elsewhere, operations_of, put
 from tests.testapp.basic import Rest, Step
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -131,3 +131,12 @@ def test_workers_that_merge_at_once_lose_no_count(operations):
     while of_stats.merge_stats(operations, 100):
         pass
     assert [row[2:4] for row in kept()] == [(MERGED, 8)] * 10
+
+
+@pytest.mark.postgresql
+def test_row_that_somebody_holds_is_left_with_its_others(operations):
+    add(5, 1, 10)
+    held = add(5, 2, 20)
+    with locked_elsewhere(held):
+        assert of_stats.merge_stats(operations, 100) == 0
+    assert of_stats.merge_stats(operations, 100) == 2

@@ -69,6 +69,15 @@ def test_samples_of_the_last_two_days_are_left_alone(operations):
     assert Stats.get_for_model(Step).most_recent_queued() == 7
 
 
+def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operations):
+    start = hour(5)
+    samples(start, 3, 50, 4)
+    thin_all(operations)
+    samples(start + timedelta(minutes=30), 60, 1)
+    assert thin_all(operations) == [3]
+    assert kept() == [(start + timedelta(minutes=30), 60, 999.0)]
+
+
 def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch):
     monkeypatch.setattr(of_stats, "PARTS", 10)
     samples(hour(5), *range(50)[::-1])
@@ -76,8 +85,9 @@ def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operat
     assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]
 
 
-def test_charts_by_day_and_by_hour_show_what_they_did(operations):
-    with override_settings(TIME_ZONE="America/St_Johns"):
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+def test_charts_by_day_and_by_hour_show_what_they_did(operations, zone):
+    with override_settings(TIME_ZONE=zone):
         now = timezone.localtime()
         # Minutes apart so that each falls into every part of an hour sooner or later.
         samples(ago(6 * DAY), *(number * 7919 % 10_007 for number in range(6 * 1440 // 7)), every=7)
@@ -94,9 +104,9 @@ def test_charts_by_day_and_by_hour_show_what_they_did(operations):
 
 
 def test_workers_that_thin_at_once_leave_one_of_each_hour_and_none_waits_for_another():
-    hours = [hour(3, back) for back in range(4)]
+    hours = [hour(3, back) for back in range(12)]
     for number, start in enumerate(hours):
         samples(start, *range(number, number + 60))
     while Depth.objects.filter(hourly=False).exists():
         at_once(*(lambda: thin_all(operations_of(Step), 150) for _ in range(3)))
-    assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(4))]
+    assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(12))]

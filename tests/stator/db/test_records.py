@@ -179,6 +179,12 @@ def test_statistics_sum_up_the_time_in_the_state_that_was_left(operations):
     assert times()["new", "done"][1] == longest
 
 
+def test_time_is_never_less_than_nothing_though_the_clock_was_set_back(operations):
+    claim = take(operations, put(Step, state_changed=ago(-100)))
+    record(operations, (claim, Moved(StepGraph.done)))
+    assert times()["new", "done"] == (0, 0)
+
+
 def test_no_count_is_lost_with_several_workers_at_once(make):
     for _ in range(60):
         put(Step)
@@ -273,6 +279,16 @@ CLAIM = SimpleNamespace(state=FROM, version=3, attempt=2)
 )
 def test_outcome_is_found_written_in_the_row_it_left(outcome, state, version, attempts, token, expected):
     assert is_written(CLAIM, outcome, state.name, version, attempts, token) is expected
+
+
+def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations):
+    for state, ready in {"late": False, "outside": False, "done": False, "slow": True}.items():
+        step = put(Step)
+        record(operations, (take(operations, step), Moved(StepGraph.states[state])))
+        found = row(step)
+        assert found.state_ready is ready
+        if state == "late":
+            assert 55 < (found.state_next_attempt - timezone.now()).total_seconds() < 65
 
 
 def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):

@@ -1,6 +1,7 @@
 """Fields that a state saves with its outcome."""
 
 import pytest
+from django.db import connection
 
 from stator.models import Report
 from tests.stator.running import work
@@ -29,6 +30,15 @@ def test_saved_fields_are_written_when_the_object_stays_but_not_after_an_error()
     found = measured(deeds=["wait", "raise"])
     assert (found["wait"].state, found["wait"].size) == ("new", found["wait"].pk * 10)
     assert (found["raise"].size, found["raise"].found, found["raise"].state_failures) == (1, None, 1)
+
+
+def test_value_that_does_not_fit_is_an_error_of_its_own_object():
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite stores text of any length")
+    found = measured(deeds=["move", "long"])
+    assert (found["move"].state, found["move"].size) == ("done", found["move"].pk * 10)
+    assert (found["long"].state, found["long"].label) == ("new", "none")
+    assert "too long" in Report.objects.get().message
 
 
 @pytest.mark.parametrize(("deed", "error"), [("text", "ValueError"), ("json", "TypeError")])

@@ -1,12 +1,14 @@
 """Statements that a session with PostgreSQL keeps prepared, and sessions that are not what they seem to be."""
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, DataError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from stator.db.retry import is_retryable
 from stator.graph.outcomes import Moved
 from tests.stator.making import automatic, operations_of, put
 from tests.testapp.basic import Step, StepGraph
+from tests.testapp.fairness import Ticket, TicketGraph
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -60,7 +62,8 @@ def test_what_is_sent_again_and_again_is_prepared_once(operations):
     assert Step.objects.filter(state="done", state_claim=None, state_version=1).count() == ROUNDS
 
 
-def test_session_that_somebody_clears_prepares_no_more(operations):
+@pytest.mark.parametrize("how", ["DEALLOCATE ALL", "DISCARD ALL"])
+def test_session_that_somebody_clears_prepares_no_more(operations, how):
     for _ in range(2 * ROUNDS):
         put(Step)
     for number in range(2 * ROUNDS):
@@ -68,7 +71,7 @@ def test_session_that_somebody_clears_prepares_no_more(operations):
         if number == ROUNDS:
             assert session_of(connection).prepares
             with connection.cursor() as cursor:
-                cursor.execute("DISCARD ALL")
+                cursor.execute(how)
     assert not session_of(connection).prepares
     assert prepared() == 0
 
@@ -111,6 +114,19 @@ def test_what_a_handler_asks_in_its_transaction_is_planned_as_its_session_wants(
             assert not operations.record([(claim, moved())]).lost
             assert planning() == usual
     assert prepared() >= 2
+
+
+def test_claim_in_a_transaction_of_its_own_is_repeated_by_itself():
+    operations, state = operations_of(Ticket), TicketGraph.narrow
+    for _ in range(ROUNDS + 1):
+        put(Ticket, state="narrow")
+    for number in range(ROUNDS + 1):
+        if number == ROUNDS:
+            assert prepared() > 0
+            with connection.cursor() as cursor:
+                cursor.execute("DEALLOCATE ALL")
+        [claim] = operations.claim([state], 1)
+        assert operations.record([(claim, Moved(TicketGraph.done))]).moves
 
 
 @pytest.fixture
@@ -171,3 +187,20 @@ def test_application_s_statement_is_prepared_once_its_connection_is_kept():
         cursor.execute("DEALLOCATE ALL")
     pass_by(2)
     assert prepared() == 0
+
+
+def test_application_s_statement_is_seen_by_who_looks_at_queries():
+    pass_by(3 * USES)
+    with CaptureQueriesContext(connection) as captured:
+        pass_by(2)
+    assert len(captured) == 2
+    seen = []
+    with connection.execute_wrapper(lambda execute, *args: seen.append(args[0]) or execute(*args)):
+        pass_by()
+    assert seen == ["SELECT 7 %% %s::int"]
+
+
+def test_error_of_an_application_s_statement_is_django_s():
+    for _ in range(3 * USES):
+        with pytest.raises(DataError, match="division by zero"):
+            send_in_passing(connection, "SELECT 1 / %s::int", [0])

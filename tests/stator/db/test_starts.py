@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.db.models import F
 
 from stator.db import chores
 from stator.db.probe import look
 from stator.testing import advance, drain
-from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.stator.running import work
 from tests.testapp.dated import Circular
 
@@ -75,6 +76,16 @@ def test_row_waits_for_the_later_of_its_date_and_the_back_off(cards):
     assert row(broken).state_ready
 
 
+def test_postponed_row_is_not_attempted_before_its_interval_is_over(cards):
+    later = put(Circular, name="later", send_after=ago(100))
+    drain(Circular)
+    assert not look(cards)[cards].due
+    assert row(later).state_attempts == 1
+    advance(61, Circular)
+    assert drain(Circular) == 1
+    assert row(later).state_attempts == 2
+
+
 # The poll
 
 
@@ -98,6 +109,24 @@ def test_claim_does_not_take_a_ready_row_whose_date_was_moved(cards):
     by_sql(card, ago(1))
     chores.mark_ready(cards, 10)
     assert [claim.pk for claim in claim_all(cards)] == [card.pk]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("turn", range(3))
+def test_date_that_is_moved_at_the_same_moment_is_heeded(cards, turn):
+    rows = {put(Circular, send_after=ago(1), name=str(turn)).pk for _ in range(20)}
+
+    def put_off():
+        return raw(Circular).filter(state_claim=None).update(send_after=F("send_after") + timedelta(hours=1))
+
+    claims, moved = at_once(lambda: claim_all(cards), put_off)
+    held = {claim.pk for claim in claims}
+    assert held <= rows
+    assert (
+        set(raw(Circular).filter(state_claim=None, send_after__gt=ago(-60)).values_list("pk", flat=True)) >= rows - held
+    )
+    assert len(held) + moved >= 20
+    assert not claim_all(cards)
 
 
 # By hand

@@ -1,5 +1,6 @@
 """What is left alone, for how long, and what is forgotten."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -46,3 +47,25 @@ def test_without_a_pace_it_is_left_alone_until_somebody_ends_it(clock):
     assert not suspended.allow("row")
     suspended.end("table")
     assert (suspended.allow("table"), suspended.allow("row")) == (True, False)
+
+
+def test_pause_that_varies_is_at_least_half_as_long():
+    pauses = {ResumptionPace(2.0, varies=True).seconds(1) for _ in range(50)}
+    assert len(pauses) > 1
+    assert 1.0 <= min(pauses) <= max(pauses) <= 2.0
+
+
+def test_threads_lose_no_suspension_of_each_other():
+    suspended = Suspensions()
+
+    def suspend(name):
+        for number in range(200):
+            suspended.suspend((name, number), "no")
+            suspended.end((name, number - 1))
+
+    threads = [threading.Thread(target=suspend, args=[name]) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(suspended.held) == {(name, 199) for name in range(4)}

@@ -12,6 +12,50 @@ from tests.testapp.models import Line
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture
+def family():
+    """A model whose table is complete, with one of its parent's that is not."""
+    with isolate_apps("tests.testapp"):
+
+        class Parent(models.Model):
+            colour = models.CharField(max_length=5)
+            size = models.IntegerField(db_column="Size")
+
+            class Meta:
+                app_label = "testapp"
+                db_table = "odd % parent"
+
+        class Child(Parent):
+            class Meta:
+                app_label = "testapp"
+
+        yield Parent, Child
+
+
+@pytest.mark.sqlite
+def test_columns_and_tables_of_a_parent_are_among_those_of_the_model(family):
+    # On PostgreSQL, Django itself takes the percent sign for a placeholder.
+    parent, child = family
+    said = "database 'default' has no table testapp_child of testapp.Child; run manage.py migrate"
+    assert lack_of(child, "default") == said
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE testapp_child (parent_ptr_id integer PRIMARY KEY)")
+        try:
+            assert lack_of(child, "default").startswith(
+                "database 'default' has no table odd % parent of testapp.Parent"
+            )
+            cursor.execute('CREATE TABLE "odd % parent" (id integer PRIMARY KEY, size integer)')
+            said = (
+                "table odd % parent of testapp.Parent in database 'default' lacks column colour; run manage.py migrate"
+            )
+            assert lack_of(child, "default") == said
+            cursor.execute('ALTER TABLE "odd % parent" ADD COLUMN colour varchar(5)')
+            assert lack_of(child, "default") == ""
+        finally:
+            cursor.execute('DROP TABLE IF EXISTS "odd % parent"')
+            cursor.execute("DROP TABLE testapp_child")
+
+
 @pytest.mark.citus_lacks("tables in the schema public")
 @pytest.mark.postgresql
 def test_table_that_a_migration_has_locked_is_not_waited_for():

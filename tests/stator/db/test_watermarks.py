@@ -11,7 +11,7 @@ from stator.worker.outage import Outages
 from stator.worker.scheduler import Scheduler
 from tests.stator.making import FREE, LEASED, ago, automatic, change, locked_elsewhere, operations_of, put
 from tests.stator.worker.fakes import at_once
-from tests.testapp.fairness import Consignment, Rescue, Sender
+from tests.testapp.fairness import Consignment, Enquiry, Rescue, Sender, Ticket
 from tests.testapp.models import Line
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.usefixtures("transactional_db")]
@@ -56,6 +56,14 @@ class Worker:
         self.claim()
 
 
+def ticket(**columns):
+    return put(Ticket, **columns)
+
+
+def enquiry(**columns):
+    return put(Enquiry, tenant="a", **columns)
+
+
 def consignment(**columns):
     sender, _ = Sender.objects.get_or_create(name="a")
     return put(Consignment, sender=sender, **columns)
@@ -63,7 +71,9 @@ def consignment(**columns):
 
 MAKERS = {
     Line: lambda **columns: put(Line, **columns),
+    Ticket: ticket,
     Rescue: lambda **columns: put(Rescue, **columns),
+    Enquiry: enquiry,
     Consignment: consignment,
 }
 
@@ -112,6 +122,28 @@ def test_row_that_is_ready_again_before_the_watermark_is_claimed_after_an_interv
     assert not worker.poll(later=worker.interval).ready
 
 
+def test_urgent_row_that_is_ready_again_before_the_watermark_comes_first_after_an_interval(monkeypatch):
+    urgent = put(Ticket, urgency=1, state_changed=ago(500), **LEASED)
+    worker = Worker(Ticket, monkeypatch)
+    worker.begin_at_watermark()
+    change(urgent, **FREE, state_ready=True)
+    usual, first = put(Ticket), put(Ticket, urgency=2)
+    assert worker.claim(1) == [first.pk], "by priority from the watermark on"
+    worker.poll(later=worker.interval)
+    assert worker.claim() == [urgent.pk, usual.pk]
+
+
+def test_more_rows_before_the_watermark_than_one_claim_takes_are_claimed_without_further_polls(kind, monkeypatch):
+    model, make = kind
+    rows = [make(state_changed=ago(500 - number), **LEASED) for number in range(5)]
+    worker = Worker(model, monkeypatch)
+    worker.begin_at_watermark()
+    for each in rows:
+        change(each, **FREE, state_ready=True)
+    worker.poll(later=worker.interval)
+    assert [worker.claim(2) for _ in range(4)] == [[row.pk for row in rows[at : at + 2]] for at in (0, 2, 4, 6)]
+
+
 def test_row_that_others_have_locked_is_claimed_an_interval_after_its_release(kind, monkeypatch):
     model, make = kind
     row = make(state_changed=ago(500))
@@ -122,6 +154,16 @@ def test_row_that_others_have_locked_is_claimed_an_interval_after_its_release(ki
         assert worker.claim() == []
     assert worker.poll(later=worker.interval).ready
     assert worker.claim() == [row.pk]
+
+
+def test_row_that_was_committed_late_is_claimed_an_interval_after_that(monkeypatch):
+    worker = Worker(Line, monkeypatch)
+    worker.begin_at_watermark()
+    # Its place in the line is the time of the statement, not of the commit.
+    late = put(Line, state_changed=ago(30))
+    assert not worker.poll().ready
+    assert worker.poll(later=worker.interval).ready
+    assert worker.claim() == [late.pk]
 
 
 def test_lease_that_ran_out_before_the_watermark_is_found_as_often_as_leases_are_reaped(monkeypatch):
@@ -146,3 +188,14 @@ def test_row_that_is_due_before_the_watermark_is_found_after_an_interval(monkeyp
     assert worker.poll(later=worker.interval).due
     change(row, state_next_attempt=ago(0))
     assert worker.poll().due
+
+
+def test_rows_before_the_watermark_are_claimed_at_once_when_polls_are_fast_again(kind, monkeypatch):
+    model, make = kind
+    row = make(state_changed=ago(500), **LEASED)
+    worker = Worker(model, monkeypatch)
+    worker.begin_at_watermark()
+    worker.slow(monkeypatch, 600.0)
+    worker.poll(later=worker.interval)
+    change(row, **FREE, state_ready=True)
+    assert worker.claim() == [row.pk]

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from stator.models import Action, History, Now
@@ -20,8 +21,8 @@ NEAR = pytest.approx(3600, abs=60)
 
 @pytest.mark.parametrize(
     "at",
-    [3600, timezone.now() + timedelta(hours=1), Now() + timedelta(hours=1)],
-    ids=["int", "datetime", "expression"],
+    [3600, 3600.0, timedelta(hours=1), timezone.now() + timedelta(hours=1), Now() + timedelta(hours=1)],
+    ids=["int", "float", "timedelta", "datetime", "expression"],
 )
 def test_waiting_object_is_due_then_and_not_before(at):
     step = put(Step, state_ready=not isinstance(at, int), state_next_attempt=ago(-60) if isinstance(at, int) else None)
@@ -73,6 +74,21 @@ def test_author_and_reason_are_in_the_history_and_it_is_undone():
     assert raw(Parcel).values().get() == was
 
 
+def test_unsaved_changes_of_the_instance_stay():
+    step = put(Step, name="before")
+    step.name, step.state = "after", "late"
+    step.stator.due(3600)
+    assert (step.name, str(step.state)) == ("after", "late")
+
+
+def test_asynchronous_twins():
+    step = put(Step)
+
+    assert async_to_sync(step.stator.adue)(60)
+    assert async_to_sync(Step.stator.filter(pk=step.pk).adue)(3600) == 1
+    assert seconds_until_due(step) == NEAR
+
+
 @pytest.mark.parametrize("zone", [None, UTC], ids=["naive", "aware"])
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_times_with_and_without_a_zone_are_the_sites(settings, zone, use_tz):
@@ -86,7 +102,7 @@ def test_times_with_and_without_a_zone_are_the_sites(settings, zone, use_tz):
     assert abs(found - wanted) < timedelta(seconds=1)
 
 
-@pytest.mark.parametrize("at", ["tomorrow", True, float("nan"), datetime(4000, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize("at", ["tomorrow", True, float("nan"), float("inf"), 1e12, datetime(4000, 1, 1, tzinfo=UTC)])
 def test_other_values_are_refused_and_nothing_is_written(at):
     step = put(Step)
     with pytest.raises(ValueError, match="is no due time; give a datetime"):

@@ -1,14 +1,17 @@
 """The columns of a managed table: what a new row begins with, and what migrations see."""
 
+import pickle
 import re
+from copy import copy
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.exceptions import ValidationError
+from django.core.exceptions import FieldError, ValidationError
 from django.db import connection, models
 from django.db.migrations.state import ModelState
-from django.test.utils import CaptureQueriesContext
+from django.forms import modelform_factory
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
 from stator.db.interface import new_token
@@ -74,7 +77,7 @@ def begun(step):
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
-@pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False)])
+@pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False), ("done", False)])
 def test_copy_of_a_quarantined_row_begins_as_a_new_row(copy, state, ready):
     original = put(Step, state=state, **BEFALLEN)
     change(original, state_claim=new_token("0" * 12), state_locked_until=ago(-60))
@@ -176,6 +179,21 @@ def test_state_that_only_the_framework_enters_is_valid_where_a_save_takes_it(mon
         moved.full_clean()
 
 
+@isolate_apps("tests.testapp")
+def test_editable_state_is_checked_by_forms():
+    class Open(StatorModel):
+        state = StateField(StepGraph, editable=True)
+
+        class Meta:
+            app_label = "testapp"
+
+    form = modelform_factory(Open, fields=["state"])
+    assert form({"state": "done"}).is_valid()
+    assert "is not one of the available choices" in form({"state": "nowhere"}).errors["state"][0]
+    with pytest.raises(FieldError, match="non-editable"):
+        modelform_factory(Step, fields=["state"])
+
+
 # An INSERT leaves out the framework's columns; rows and objects are the same as if it named them
 
 
@@ -204,7 +222,9 @@ def test_new_objects_name_none_of_the_frameworks_columns_and_are_as_their_rows()
     assert [columns_of(page) for page in pages] == [columns_of(row(page)) for page in pages]
 
 
-@pytest.mark.parametrize(("state", "ready", "is_due"), [("late", False, True), ("done", False, False)])
+@pytest.mark.parametrize(
+    ("state", "ready", "is_due"), [("late", False, True), ("outside", False, False), ("done", False, False)]
+)
 @pytest.mark.parametrize("many", [False, True])
 def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, many):
     step = Step.objects.bulk_create(bulk(Step(state=state)))[0] if many else Step.objects.create(state=state)
@@ -223,9 +243,12 @@ def assigned(**columns):
 
 STARTED_LATER = {
     "create": lambda **columns: Step.objects.create(**columns),
+    "acreate": lambda **columns: awaited(Step.objects.acreate, **columns),
     "assigned": assigned,
     "asave": lambda **columns: saved_by_async_code(Step(**columns)),
+    "get_or_create": lambda **columns: Step.objects.get_or_create(name="a", defaults=columns)[0],
     "bulk_create": lambda **columns: Step.objects.bulk_create(bulk(Step(), Step(**columns)))[1],
+    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, bulk(Step(**columns)))[0],
     "ignore_conflicts": lambda **columns: conflicting(Step(**columns)),
 }
 
@@ -276,6 +299,16 @@ def test_of_many_that_differ_each_has_its_own():
     assert (later.state_ready, later.state_next_attempt) == (False, steps[3].state_next_attempt)
 
 
+def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):
+    monkeypatch.setattr(Page._meta, "managed", False)
+    with CaptureQueriesContext(connection) as queries:
+        page = Page.objects.create(title="a")
+    [columns] = named(queries)
+    # That one Django leaves out itself from 6.0 on.
+    assert columns | {"state_changed"} == FRAMEWORK_COLUMNS
+    assert columns_of(page) == columns_of(row(page))
+
+
 def test_query_for_a_state_that_the_graph_lacks_is_logged_once(caplog, monkeypatch):
     monkeypatch.setattr(state_column, "_noted", set())
     for _ in range(2):
@@ -313,6 +346,23 @@ class TestLazyJson:
         assert claim.instance.data is None
         assert parsed == [claim.instance.__dict__[field.text_key]]
 
+    def test_unread_values_are_saved_copied_and_read_again_like_others(self, claim):
+        task = claim.instance
+        expected = Task.objects.get(pk=claim.pk).data
+        assert pickle.loads(pickle.dumps(copy(task))).data == expected
+        raw(Task).update(metadata={"shop": "y"})
+        task.refresh_from_db(fields=["metadata"])
+        assert task.metadata == {"shop": "y"}
+        raw(Task).update(data=5)
+        task.refresh_from_db()
+        assert task.data == 5
+        task.save()
+        assert (raw(Task).get().data, raw(Task).get().metadata) == (5, {"shop": "y"})
+        # A text is a value that is parsed when it is read.
+        task.data = JsonText('{"a": 1}')
+        task.save(update_fields=["data"])
+        assert raw(Task).get().data == task.data == {"a": 1}
+
     @pytest.mark.parametrize("result", [None, 5, JsonText("[1]")])
     def test_state_saves_it_only_if_it_was_set(self, claim, result):
         if result is not None:
@@ -323,3 +373,14 @@ class TestLazyJson:
             assert outcome.values == (None if result is None else {"result": result})
         assert not claim.operations.record([(claim, outcome)]).lost
         assert raw(Task).get().result == ([1] if result == "[1]" else result)
+
+    def test_values_and_texts_are_recorded_together(self):
+        for _ in range(4):
+            make("echo")
+        operations = operations_of(Task)
+        claims = operations.claim([TaskGraph.pending], 4)
+        for claim, value in zip(claims, [JsonText('"a"'), {"b": 1}, None, "c"], strict=True):
+            if value is not None:
+                claim.instance.result = value
+        assert not operations.record([(claim, _outcome(claim, "completed")) for claim in claims]).lost
+        assert list(raw(Task).order_by("pk").values_list("result", flat=True)) == ["a", {"b": 1}, None, "c"]

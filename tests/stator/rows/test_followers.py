@@ -12,11 +12,11 @@ from stator.extensions.reports.follower import KeptActs
 from stator.extensions.undo.follower import Remembered
 from stator.graph.outcomes import Moved
 from stator.models import Action, Before, History
-from stator.rows.followers import FOLLOWERS, Follower, followers_of
+from stator.rows.followers import FOLLOWERS, Follower, FollowerKinds, followers_of
 from stator.rows.transitions import move_by_hand
 from stator.undo import undo
 from tests.stator.extensions.related.waiting import is_parked, waiting
-from tests.stator.making import change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Page
 from tests.testapp.baskets import Basket, Item, ItemGraph
 from tests.testapp.lives import Contract
@@ -191,18 +191,24 @@ def by_queryset(items, item):
     Item.objects.update(state="packed")
 
 
-BOTH = [(move, implementation) for move in (by_attempt, by_condition) for implementation in ("vendor", "portable")]
-
-
-@pytest.mark.parametrize(
-    ("move", "implementation"), [*BOTH, *((move, "vendor") for move in (by_hand, by_save, by_queryset))]
-)
+@pytest.mark.parametrize("implementation", ["vendor", "portable"])
+@pytest.mark.parametrize("move", [by_attempt, by_condition, by_hand, by_save, by_queryset])
 def test_follower_acts_once_whoever_moves_a_row(seen, move, implementation):
     item = put(Item)
     move(operations_of(Item, implementation), item)
     source = "packing" if move is by_condition else "waiting"
     preceding = [] if move in (by_attempt, by_condition) else [("hand by ", "packed", [item.pk])]
     assert seen == [*preceding, ("left", source, [item.pk]), ("entered", "packed", [item.pk])]
+
+
+def test_states_that_are_not_followed_are_not_told(seen):
+    item = put(Item)
+    change(item, state="lost", state_ready=False)
+    item.refresh_from_db()
+    item.transition_perform("packing")
+    change(item, state="packing", state_ready=False, state_changed=ago(4000))
+    assert chores.time_out(operations_of(Item), 10).count == 1
+    assert seen == [("hand by ", "packing", [item.pk]), ("left", "packing", [item.pk])]
 
 
 def test_act_without_a_move_is_told_before_the_row_changes(seen):
@@ -225,3 +231,10 @@ def test_follower_that_fails_undoes_the_move(seen, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         item.transition_perform("packed")
     assert raw(Item).get().state == "waiting"
+
+
+def test_nothing_is_moved_before_the_extensions_are_known(monkeypatch):
+    monkeypatch.setattr("stator.rows.followers.FOLLOWERS", FollowerKinds())
+    followers_of.cache_clear()
+    with pytest.raises(RuntimeError, match=r"testapp\.Page: nothing can be moved before the app stator is ready"):
+        followers_of(Page)

@@ -7,6 +7,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models.signals import pre_delete
 
+from stator.admin.timeline import timeline_of
 from stator.db import own_tables
 from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
@@ -79,7 +80,7 @@ def test_new_wish_has_steps_and_a_key_of_its_own_in_the_same_visit(model):
     assert len(calls) == len(set(keys())) == 3
 
 
-@pytest.mark.parametrize("model", [Contract, NumberedContract])
+@pytest.mark.parametrize("model", [Contract, PartContract, NumberedContract])
 def test_move_in_the_same_write_as_a_new_wish_hides_none(model):
     one = made(model)
     one.amount, one.state = 2, "audited"
@@ -110,7 +111,7 @@ def test_wish_begins_in_a_state_that_nothing_attempts_and_in_one_that_this_code_
         assert life_of(row(one)).number % WISHES == number
 
 
-MODELS = [Contract, NumberedContract]
+MODELS = [Contract, PartContract, NumberedContract]
 
 
 def fail(one, implementation="vendor"):
@@ -206,6 +207,28 @@ def test_steps_of_the_visit_are_repeated_with_new_keys_where_it_is_not_continued
     attempt(row(one))
     assert [name for name, _ in calls] == ["price", "price"]
     assert len(set(keys())) == 2
+
+
+def test_move_of_an_earlier_release_ends_a_visit_that_went_on():
+    one = made()
+    fail(one)
+    by_hand(one)
+    assert life_of(row(one)).visit == 0
+    # Its workers do not know the column.
+    change(one, state="audited", state_version=3)
+    assert life_of(row(one)).visit == 3
+
+
+def test_undone_return_can_be_made_once_more():
+    one = made()
+    fail(one)
+    action = Action.of(Contract, "move", "eve", moves=True)
+    Contract.stator.all().move("drafted", action=action)
+    assert undo(action.pk, "default", actor="eve", reason="").count == 1
+    assert row(one).state == "failed"
+    by_hand(one)
+    attempt(row(one))
+    assert [name for name, _ in calls] == ["price"]
 
 
 def test_undo_leaves_an_object_alone_to_which_something_was_sent_since():
@@ -310,7 +333,7 @@ def by_raw_sql(one):
     raw(type(one)).filter(pk=one.pk)._raw_delete("default")
 
 
-DELETES = [by_instance, by_queryset, by_cascade_with_signals, by_delete_after, by_raw_sql]
+DELETES = [by_instance, by_queryset, by_cascade, by_cascade_with_signals, by_delete_after, by_raw_sql]
 
 
 @pytest.mark.parametrize("delete", DELETES)
@@ -332,6 +355,18 @@ def test_new_object_has_no_past(delete):
     assert remembered(again) == []
 
 
+@pytest.mark.needs("steps")
+@pytest.mark.parametrize("model", [Contract, PartContract])
+def test_key_of_a_new_object_is_none_of_an_earlier_one(model):
+    for delete in (by_instance, by_queryset, by_raw_sql):
+        one = made(model)
+        attempt(row(one))
+        delete(one)
+    [one] = model.objects.bulk_create([model(**named(model))])
+    attempt(row(one))
+    assert len(calls) == len(set(keys())) == 4
+
+
 def test_queryset_that_can_be_deleted_at_once_still_is(django_assert_num_queries):
     for number in range(5):
         Contract.objects.create(name=str(number))
@@ -345,6 +380,19 @@ def test_queryset_that_can_be_deleted_at_once_still_is(django_assert_num_queries
         Contract.objects.filter(amount=1).delete()
     assert not Step.objects.exists()
     assert not Event.objects.exists()
+
+
+@pytest.mark.needs("reports")
+def test_page_shows_where_a_life_begins():
+    one = made()
+    for state in ("approved", "drafted", "approved"):
+        row(one).transition_perform(state)
+    assert "life" not in [event.kind for event in timeline_of(row(one)).events]
+    by_instance(one)
+    one = made()
+    assert [event.kind for event in timeline_of(row(one)).events] == ["life", "hand", "hand", "hand"]
+    row(one).transition_perform("approved")
+    assert [event.kind for event in timeline_of(row(one)).events] == ["hand", "life", "hand", "hand", "hand"]
 
 
 # What is seen of each kind of record, and what ends it
@@ -421,6 +469,22 @@ def test_each_kind_lasts_as_long_as_what_it_belongs_to(model, act, ends):
 
 
 # Beside workers of version 1.1, whose statements do not know the columns
+
+
+def test_steps_of_an_earlier_release_stay_valid_until_there_is_a_new_wish():
+    for model in (Contract, NumberedContract):
+        one = made(model)
+        attempt(row(one))
+        Step.objects.update(life=0, visit=None)
+        attempt(row(one))
+        fail_and_return(one)
+        attempt(row(one))
+        assert len(calls) == 1
+        model.objects.update(amount=7)
+        attempt(row(one))
+        assert len(calls) == 2
+        calls.clear()
+        row(one).delete()
 
 
 def test_visit_goes_on_when_its_state_is_renamed():

@@ -1,5 +1,7 @@
 """Retrying at a rate."""
 
+from uuid import uuid4
+
 import pytest
 from django.db.models import QuerySet
 
@@ -58,6 +60,12 @@ class TestRetrySpread:
         later = [failed() for _ in range(2)]
         retry_spread(raw(Parcel), [rest, [one.pk for one in later]], per_minute=1, most=1000, action=by("anna"))
         assert [round(seconds_until_due(one), -1) for one in later] == [180, 240]
+
+    def test_claimed_rows_and_those_at_rest_are_left_alone(self):
+        held = put(Parcel, state_ready=False, state_claim=uuid4(), state_locked_until=ago(-60), state_failures=2)
+        rest = put(Parcel, state="delivered", state_ready=False)
+        assert retry(held.pk, rest.pk) == 0
+        assert (row(held).state_failures, row(rest).state_next_attempt) == (2, None)
 
     def test_ends_at_the_most_and_reads_no_further(self):
         pages = iter([[failed().pk for _ in range(3)], [failed().pk], pytest.fail])

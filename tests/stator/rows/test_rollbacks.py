@@ -103,3 +103,15 @@ def test_function_is_called_by_a_rollback_alone():
         on_rollback("default", lambda: told.append("committed"))
     rolled_back(lambda: on_rollback("default", lambda: told.append("rolled back")))
     assert told == ["rolled back"]
+
+
+def test_attributes_that_are_not_named_keep_what_they_got_also_from_a_call_that_raises():
+    holder = Holder()
+
+    def both():
+        with remembered("default", [holder], ["value"]):
+            holder.value, holder.other = "after", 1
+            raise Undone
+
+    rolled_back(both)
+    assert vars(holder) == {"value": "before", "other": 1}

@@ -9,11 +9,13 @@ from stator.claims import find
 from stator.db import chores
 from stator.exceptions import LeaseLost
 from stator.graph import State, StateGraph
-from stator.models import History, Stats
+from stator.models import Event, History, Report, Stats
+from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.signals import transitioned
 from stator.survey.depths import depths
 from stator.testing import assert_moves, attempt, drain
+from stator.undo import undo
 from tests.stator.making import ago, automatic, operations_of, put, raw, row
 from tests.stator.running import hearing
 from tests.testapp.basic import StepGraph
@@ -63,13 +65,20 @@ def test_unknown_values_are_refused():
         mail.save()
 
 
-@pytest.mark.parametrize("unknown", [7, StepGraph.slow], ids=str)
+@pytest.mark.parametrize("unknown", [7, "7", "typo", StepGraph.slow], ids=str)
 def test_queries_for_unknown_states_are_refused(unknown):
     for search in (Mail.objects.filter, Mail.objects.exclude, Mail.objects.get, Mail.objects.update):
         with pytest.raises(ValueError, match="is not a state of MailGraph"):
             search(status=unknown)
     with pytest.raises(ValueError, match="is not a state of MailGraph"):
         Mail.objects.filter(status__in=["sent", unknown])
+
+
+def test_comparisons_by_order_take_any_value():
+    sent, refused = Mail.objects.create(status="sent"), Mail.objects.create(status="refused")
+    assert list(Mail.objects.filter(status__gt=1, status__lt=9)) == [refused]
+    assert list(Mail.objects.filter(status__lte="sent")) == [sent]
+    assert list(Mail.objects.filter(status__in=Mail.objects.filter(pk=sent.pk).values("status"))) == [sent]
 
 
 def test_state_equals_its_value_and_shows_its_label():
@@ -116,6 +125,12 @@ class TestUnmanaged:
         assert row(card).status == 1
         assert History.objects.filter(object_pk=card.pk).order_by("pk").first().source == "unmanaged"
 
+    def test_they_are_settled_if_the_mixin_came_later(self):
+        card = Postcard.objects.create(status=None)
+        raw(Postcard).update(state_ready=True)
+        assert chores.settle(operations_of(Postcard), 10) == 1
+        assert row(card).state_ready is False
+
     def test_they_are_counted_by_themselves(self):
         ready, *_ = [Postcard.objects.create(**given) for given in ({"status": None}, {"status": None}, {})]
         raw(Postcard).filter(pk=ready.pk).update(state_ready=True)
@@ -143,6 +158,31 @@ class TestUnmanaged:
         with pytest.raises(ValueError, match="an object with a state cannot become unmanaged; move it to a terminal"):
             card.save()
 
+    def test_undo_leaves_it_managed(self):
+        card = Postcard.objects.create(status=None)
+        action = Action.of(Postcard, "move", "ada", "wrong", moves=True)
+        assert Postcard.stator.filter(pk=card.pk).move(0, action=action) == 1
+        left = undo(action.pk, "default", actor="ada", reason="back").left
+        assert left == {str(card.pk): "was in unmanaged, which is no state of the graph"}
+        assert row(card).status == 0
+
+    def test_name_of_null_is_no_state(self):
+        class Own(StateGraph):
+            unmanaged = State(value=0)
+
+        with pytest.raises(TypeError, match="'unmanaged' means null; name that state anew"):
+            StateField(Own, null=True)
+
+
+def test_migrations_see_a_field_of_integers():
+    _, path, _, kwargs = state_field(Mail).deconstruct()
+    assert path == "django.db.models.IntegerField"
+    assert kwargs["default"] == 0
+    assert sorted(value for value, _ in kwargs["choices"]) == [0, 1, 2, 3, 10]
+    assert "max_length" not in kwargs
+    assert isinstance(state_field(Mail), StateField)
+    assert isinstance(state_field(Mail), models.IntegerField)
+
 
 def test_worker_moves_rows_and_writes_names_into_the_history():
     mail, edges = Mail.objects.create(), [("queued", "sending"), ("sending", "sent")]
@@ -152,6 +192,16 @@ def test_worker_moves_rows_and_writes_names_into_the_history():
     assert list(History.objects.order_by("pk").values_list("source", "to")) == edges
     assert [(move.source, move.to) for _, told in heard for move in told["moves"]] == edges
     assert set(Stats.objects.values_list("source", "to")) == set(edges)
+
+
+def test_errors_are_reported_by_name_and_lead_to_the_state_of_failures():
+    mail = Mail.objects.create(address="")
+    drain(Mail)
+    assert Report.objects.get().state == "queued"
+    raw(Mail).update(state_ready=True, state_next_attempt=None)
+    drain(Mail)
+    mail.refresh_from_db()
+    assert state_name(mail) in ("refused", "recalled")
 
 
 def test_claim_is_fenced_by_what_is_stored(mails):
@@ -188,3 +238,19 @@ def test_chores_move_and_delete_rows(mails):
     assert chores.delete_due(mails, 10) == 1
     assert [stored(each) for each in (late, empty)] == [2, 3]
     assert not raw(Mail).filter(pk=old.pk).exists()
+
+
+def test_event_moves_a_row_and_is_stored_with_the_name():
+    mail = Mail.objects.create(status="refused")
+    mail.stator.send("again", by=None)
+    assert (row(mail).status, Event.objects.get().source, Event.objects.get().to) == (0, "refused", "queued")
+
+
+def test_counts_and_explanations_have_names():
+    Mail.objects.create()
+    unknown = Mail.objects.create()
+    raw(Mail).filter(pk=unknown.pk).update(status=7)
+    assert Mail.stator.counts() == {"queued": 1, "sending": 0, "sent": 0, "refused": 0, "recalled": 0, "7": 1}
+    assert list(Mail.stator.unknown()) == list(Mail.stator.in_state("7")) == [unknown]
+    assert next(reason.code for reason in unknown.explain()) == "unknown_state"
+    assert Mail.stator.explain_counts()["unknown_state"] == 1

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, F, Q
 
 from stator.exceptions import ProtectedState
-from stator.models import History, move_rows
+from stator.models import History, StatorModel, move_rows
 from stator.rows import locking
 from stator.runner import StatorRunner
 from stator.signals import became_ready, transitioned
@@ -15,6 +15,7 @@ from tests.sizes import PATIENCE
 from tests.stator.making import ago, at_once, begun_beside, put, raw, row
 from tests.stator.running import connected, hearing
 from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
+from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.waiting import Build, BuildGraph
 
 pytestmark = pytest.mark.django_db
@@ -43,15 +44,32 @@ def listen(django_capture_on_commit_callbacks):
 QUERYSETS = {
     "queryset": (lambda: Page.objects.filter(title__lt="00003"), 3),
     "manager": (lambda: Page.objects, 6),
+    "filtering manager": (lambda: Page.visible, 6),
+    "related manager": (lambda: Author.objects.get().pages, 2),
     "many to many manager": (lambda: Author.objects.get().reads, 2),
     "sliced": (lambda: Page.objects.order_by("title")[:4], 4),
+    "sliced from the end": (lambda: Page.objects.order_by("-title")[1:3], 2),
+    "distinct": (lambda: Page.objects.distinct(), 6),
+    "ordered": (lambda: Page.objects.order_by("-title"), 6),
+    "joined": (lambda: Page.objects.filter(author__name="eve"), 2),
     "joined twice": (lambda: Page.objects.filter(Q(readers__name="eve") | Q(author__name="eve")), 4),
+    "joined to many": (lambda: Page.objects.filter(readers__name__in=["eve", "bob"]).distinct(), 2),
     "annotated": (lambda: Page.objects.annotate(n=Count("readers")).filter(n__gt=0), 2),
     "united": (lambda: Page.objects.filter(title="00000").union(Page.objects.filter(title="00005")), 2),
+    "or": (lambda: Page.objects.filter(title="00000") | Page.objects.filter(title="00001"), 2),
+    "values": (lambda: Page.objects.values("title"), 6),
+    "only": (lambda: Page.objects.only("title"), 6),
+    "selecting related": (lambda: Page.objects.select_related("author"), 6),
+    "locking": (lambda: Page.objects.select_for_update(), 6),
+    "reversed": (lambda: Page.objects.order_by("pk").reverse(), 6),
     "one key": (lambda: Page.objects.filter(pk=Page.objects.first().pk), 1),
     "one key or more": (lambda: Page.objects.filter(Q(pk=Page.objects.first().pk) | Q(title="00003")), 2),
+    "one key and more": (lambda: Page.objects.filter(pk=Page.objects.first().pk, author__name="eve"), 1),
+    "all but one key": (lambda: Page.objects.exclude(pk=Page.objects.first().pk), 5),
     "a key that is a column": (lambda: Page.objects.filter(pk=F("pk")), 6),
+    "the key of a related object": (lambda: Page.objects.filter(author__pk=Author.objects.get().pk), 2),
     "none": (lambda: Page.objects.none(), 0),
+    "operators' own": (lambda: Page.stator.ready(), 6),
     "in the state that the move leaves": (lambda: Page.objects.filter(state="draft"), 6),
 }
 
@@ -101,6 +119,17 @@ def test_workers_are_woken_where_the_new_state_is_attempted(django_capture_on_co
     assert woken == []
 
 
+def test_children_and_proxies_move_their_parents_row(listen, django_capture_on_commit_callbacks):
+    branch = Branch.objects.create(leaf="a")
+    with django_capture_on_commit_callbacks(execute=True):
+        branch.transition_perform("second")
+        BigProxy.objects.get().transition_perform("last")
+        Branch.transition_perform_queryset(Branch.objects.filter(leaf="a"), "first")
+    assert (row(branch).state, row(branch).state_version) == ("first", 3)
+    assert {sender for sender, *_ in listen} == {BigKeyed}
+    assert set(History.objects.values_list("model_label", flat=True)) == {"testapp.bigkeyed"}
+
+
 @pytest.mark.usefixtures("transactional_db")
 class TestRaces:
     """Several connections, and so no transaction around the test."""
@@ -114,14 +143,21 @@ class TestRaces:
         assert [act.version for act in acts] == list(range(1, 10))
         assert all(before.to == after.source for before, after in zip(acts, acts[1:], strict=False))
 
+    def test_row_that_no_longer_matches_once_it_is_locked_is_left_alone(self):
+        put(Page, title="a")
+        moved = at_once(*(lambda: Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review"),) * 4)
+        assert sum(moved) == 1
+        assert History.objects.count() == 1
+
     @pytest.mark.postgresql
     @pytest.mark.parametrize(
         "conditions",
         [
             lambda page: {"state": "draft"},
             lambda page: {"pk": page.pk, "state": "draft"},
+            lambda page: {"pk": page.pk, "pk__in": Page.objects.filter(state="draft")},
         ],
-        ids=["many rows", "one row"],
+        ids=["many rows", "one row", "one row by a subquery"],
     )
     def test_move_waits_for_another_and_leaves_what_it_no_longer_means(self, conditions):
         page = put(Page, title="a")
@@ -161,12 +197,17 @@ async def assign_later(step):
 
 BY_HAND = {
     "transition_perform": lambda step: step.transition_perform("done"),
+    "transition_perform, unbound": lambda step: StatorModel.transition_perform(step, StepGraph.done),
+    "atransition_perform": lambda step: async_to_sync(step.atransition_perform)("done"),
     "of a queryset": lambda step: Step.transition_perform_queryset(Step.objects.filter(pk=step.pk), "done"),
+    "of a queryset, async": lambda step: async_to_sync(Step.atransition_perform_queryset)(Step.objects, "done"),
     "of no rows": lambda step: Step.transition_perform_queryset(Step.objects.none(), "done"),
     "operators": lambda step: Step.stator.filter(pk=step.pk).move("done", actor="ann"),
     "update": lambda step: Step.objects.filter(pk=step.pk).update(state="done", name="written"),
+    "aupdate": lambda step: async_to_sync(Step.objects.filter(pk=step.pk).aupdate)(state=StepGraph.done),
     "update_or_create": lambda step: Step.objects.update_or_create({"state": "done"}, pk=step.pk),
     "save": assign,
+    "save of some fields": lambda step: assign(step, update_fields=["state", "name"]),
     "asave": async_to_sync(assign_later),
 }
 

@@ -5,8 +5,11 @@ from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
 from stator.rows import wakeup
+from stator.runner import StatorRunner
 from stator.signals import became_ready
-from tests.stator.making import raw
+from tests.processes import wait_until
+from tests.sizes import PATIENCE
+from tests.stator.making import at_once, put, raw
 from tests.stator.running import hearing
 from tests.testapp.models import Line, SyncLine
 
@@ -62,6 +65,15 @@ class TestNotify:
             Line.objects.create()
         assert sent == []
 
+    def test_nobody_waits_until_a_notification_is_on_the_disk(self):
+        with connection.cursor() as cursor:
+            with transaction.atomic():
+                cursor.execute(wakeup.NOTIFY, [wakeup.CHANNEL, "testapp.line"])
+                cursor.execute("SHOW synchronous_commit")
+                assert cursor.fetchone() == ("off",)
+            cursor.execute("SHOW synchronous_commit")
+            assert cursor.fetchone() == ("on",)
+
     def test_failing_to_notify_does_not_undo_the_commit(self):
         wakeup._sent.clear()
 
@@ -73,3 +85,36 @@ class TestNotify:
         with connection.execute_wrapper(refuse):
             Line.objects.create()
         assert raw(Line).count() == 1
+
+
+def worked_on():
+    """Whether a waiting worker takes a row that is created after it began to wait."""
+    runner = StatorRunner([Line], run_for=PATIENCE)
+    worker = runner.worker()
+
+    def work():
+        worker.run()
+
+    def create():
+        wait_until(lambda: hasattr(worker, "scheduler") and worker.scheduler.found_nothing)
+        put(Line)
+        wait_until(lambda: raw(Line).filter(state="last").exists())
+        worker._loop.call_soon_threadsafe(worker.stop)
+
+    at_once(work, create)
+    return raw(Line).get().state == "last"
+
+
+@pytest.mark.usefixtures("transactional_db")
+@pytest.mark.parametrize("settings", [{"NOTIFY": True}, {"NOTIFY": False}], ids=["listening", "polling"])
+def test_waiting_worker_takes_what_comes_whether_it_hears_of_it_or_not(settings):
+    with override_settings(STATOR={"POLL_INTERVAL": 0.1, **settings}):
+        assert worked_on()
+
+
+@pytest.mark.postgresql
+@pytest.mark.usefixtures("transactional_db")
+def test_listener_that_cannot_connect_does_not_keep_rows_from_being_worked_on():
+    dsn = "postgresql://nobody@127.0.0.1:1/nowhere"
+    with override_settings(STATOR={"POLL_INTERVAL": 0.1, "LISTEN_DSN": dsn}):
+        assert worked_on()

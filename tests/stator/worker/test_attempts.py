@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -81,6 +82,31 @@ async def test_attempt_whose_lease_ran_out_or_whose_claim_has_ended_is_cancelled
         assert id(other) in ran.attempts.running
 
 
+async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped(monkeypatch):
+    monkeypatch.setattr(module, "GRACE", -1.0)
+    gate = asyncio.Event()
+
+    async def stubborn():
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
+        return "done"
+
+    async with Ran() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", stubborn, max_runtime=5.0)
+        ran.attempts.begin([claim])
+        await until(lambda: claim.started)
+        claim.started -= 6
+        ran.attempts.sweep()
+        ran.attempts.sweep()
+        assert len(ran.outcomes) == 1
+        assert ran.outcomes[0][1].failure.kind == "stator.exceptions.AttemptTimedOut"
+        gate.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(ran.outcomes) == 1
+
+
 async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
@@ -139,6 +165,23 @@ async def test_what_is_claimed_ahead_begins_in_order_as_places_become_free():
         assert [claim for claim, _ in ran.outcomes[:4]] == claims[:4]
 
 
+async def test_what_is_not_short_has_the_free_places_whatever_waits():
+    gate = asyncio.Event()
+    async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
+        make_short(ran.attempts)
+        short = [FakeClaim(FakeOperations(), "awaited", gate.wait) for _ in range(5)]
+        ran.attempts.begin(short)
+        assert ran.attempts.room("app.slow", True) == 2
+        slow = FakeClaim(FakeOperations("app.slow"), "awaited", gate.wait)
+        ran.attempts.begin([slow])
+        await until(lambda: slow.started)
+        await asyncio.sleep(0)
+        assert sum(bool(claim.started) for claim in short) == 1
+        assert ran.attempts.room("app.slow", True) == 0
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 6)
+
+
 async def test_threads_and_the_loop_together_run_no_more_than_concurrency():
     gate, opened = threading.Event(), asyncio.Event()
     async with Ran(CONCURRENCY=3, THREADS=2, BATCH_SIZE=50) as ran:
@@ -176,6 +219,21 @@ async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
 
 
 # Asynchronous attempts that share a task.
+
+
+async def test_handlers_that_do_not_suspend_follow_each_other_in_one_task(monkeypatch):
+    # On a crowded machine they take longer than a task may.
+    monkeypatch.setattr(module, "TURN", 60.0)
+    tasks = set()
+
+    async def act():
+        tasks.add(asyncio.current_task())
+        return "done"
+
+    async with Ran() as ran:
+        ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(20)])
+        await until(lambda: len(ran.outcomes) == 20)
+    assert len(tasks) == 1
 
 
 async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
@@ -229,6 +287,35 @@ async def test_what_needs_a_thread_and_gets_none_soon_is_handed_back_at_once():
         assert ran.attempts.room("app.model", True) == 0
         ran.attempts.release_all()
         assert ran.attempts.room("app.model", True) == 1
+
+
+async def test_while_threads_are_busy_rows_that_need_none_are_sought_with_rests():
+    async with Ran(CONCURRENCY=10, POLL_INTERVAL=60) as ran:
+        operations = FakeOperations()
+        threads = Threads(1)
+        ran.attempts.use_threads("app.model", *threads.given())
+        with ran.attempts.sparing_threads(operations) as (room, found):
+            assert (room, threads.spared) == (10, [operations.worker_id])
+            found.append(FakeClaim(operations, "awaited"))
+        assert threads.spared == []
+        with ran.attempts.sparing_threads(operations) as (room, found):
+            assert room == 10, "the last claim found a row"
+        with ran.attempts.sparing_threads(operations) as (room, found):
+            assert (room, threads.spared) == (0, []), "the last claim found none"
+
+
+async def test_calls_that_wait_for_a_thread_for_long_are_handed_back():
+    async with Ran(CONCURRENCY=10) as ran:
+        make_short(ran.attempts, is_async=False)
+        threads = Threads(1)
+        ran.attempts.use_threads("app.model", *threads.given())
+        ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2)])
+        ran.attempts.sweep()
+        assert threads.handed_back[0] < time.monotonic() - 0.9 * module.PATIENCE
+        assert ran.attempts._room.ahead("app.model", False, 10) == 0
+        ran.attempts.release_all()
+        ran.attempts.sweep()
+        assert len(threads.handed_back) == 1
 
 
 # Attempts that such threads make without the loop
@@ -323,3 +410,16 @@ async def test_attempt_in_a_thread_that_is_given_up_counts_if_it_has_begun_and_i
         ran.attempts.begin([other])
         await until(lambda: len(ran.outcomes) == 3)
         assert ran.outcomes[2] == (other, Moved(WorkGraph.done))
+
+
+async def test_attempt_in_a_thread_past_its_time_is_an_error():
+    gate = threading.Event()
+    async with Making() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", lambda: gate.wait(PATIENCE), max_runtime=5.0)
+        ran.attempts.begin([claim])
+        await until(lambda: claim.started)
+        claim.started -= 6
+        ran.attempts.sweep()
+        ((_, outcome),) = ran.outcomes
+        assert outcome.failure.kind == "stator.exceptions.AttemptTimedOut"
+        gate.set()

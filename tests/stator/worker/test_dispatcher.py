@@ -7,7 +7,7 @@ from django.db import OperationalError
 
 from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
-from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lanes, lanes_of
+from stator.worker.dispatcher import FEW, STREAK, Dispatcher, Doubt, Lane, Lanes, lanes_of
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout
 
@@ -77,6 +77,18 @@ async def test_busy_model_does_not_keep_another_from_its_turn():
     assert other.ready == 0
 
 
+async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_first():
+    idle = [FakeOperations(f"app.idle{number}") for number in range(40)]
+    busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other")
+    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=FEW)
+    await dispatcher.claim()
+    other.ready = 1
+    dispatcher.lanes.wake("app.other")
+    room.left = 1
+    await dispatcher.claim()
+    assert other.ready == 0
+
+
 async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
     operations = FakeOperations(ready=2)
     dispatcher, room = dispatcher_of(operations)
@@ -110,6 +122,14 @@ async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
         while busy.ready:
             await dispatcher.claim()
     assert max(limit for limit, _ in busy.asked) == FEW
+
+
+async def test_batch_of_a_handler_is_claimed_as_a_whole():
+    operations = FakeOperations(ready=500)
+    operations.state = operations.graph.states["awaited"]
+    lane = Lane(operations, [operations.state], is_async=True, batch=300)
+    dispatcher, _ = dispatcher_of(lanes=[lane], room=500)
+    assert await dispatcher.claim() == 300
 
 
 async def test_claim_whose_answer_was_lost_is_handed_back_later():
@@ -249,6 +269,36 @@ async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     assert asked == ["default"]
 
 
+async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):
+    operations = FakeOperations(crashed=2)
+    dispatcher, room = dispatcher_of(operations)
+    dispatcher.lanes[0].crashed = True
+    monkeypatch.setattr(operations, "claim", down)
+    with pytest.raises(OperationalError, match="down"):
+        await dispatcher.claim()
+    monkeypatch.undo()
+    assert await dispatcher.claim() == 2
+    assert len(room.begun) == 2
+
+
+async def test_slices_that_were_claimed_before_a_locked_one_are_released(monkeypatch):
+    operations = FakeOperations()
+    operations.division.is_divided = True
+    dispatcher, _ = dispatcher_of(operations)
+    tokens = []
+
+    def claim(*args, token, **kwargs):
+        tokens.append(token)
+        raise lock_timeout()
+
+    monkeypatch.setattr(operations, "claim", claim)
+    assert await dispatcher.claim() == 0
+    monkeypatch.undo()
+    assert await dispatcher.claim() == 0
+    assert operations.released == tokens
+    assert len(tokens) == 1
+
+
 async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
     locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
     dispatcher, room = dispatcher_of(locked, other)
@@ -268,3 +318,16 @@ async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypa
     locked.ready = 3
     locked.locks._keep({})
     assert await dispatcher.claim() == 3
+
+
+async def test_lanes_with_suspects_take_turns():
+    first, second, alone = FakeOperations(suspects=5), FakeOperations(suspects=5), Alone(places=1)
+    dispatcher, _ = dispatcher_of(first, second, alone=alone, room=0)
+    for lane in dispatcher.lanes:
+        lane.suspect = True
+    for places in (1, 2, 3, 4):
+        alone.places = places
+        dispatcher.lanes.woken.clear()
+        await dispatcher.claim()
+        assert dispatcher.lanes.woken.is_set(), "more may be left"
+    assert [claim.operations for claim in alone.begun] == [first, second, first, second]

@@ -8,10 +8,11 @@ from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
+from stator.graph.outcomes import Released
 from stator.models import Report, Stats
 from stator.runner import StatorRunner
 from stator.signals import transitioned
-from stator.worker.executor import attempt_sync
+from stator.worker.executor import PLAIN, Attempted, attempt_sync, call_atomic
 from tests.stator.running import hearing, work
 from tests.testapp.power import Transfer, Written
 
@@ -93,6 +94,30 @@ def test_atomic_handler_may_lock_the_rows_that_it_goes_through():
     work(Transfer)
     transfer.refresh_from_db()
     assert (transfer.state, transfer.touched) == ("done", 5)
+
+
+def test_atomic_handler_that_fails_for_one_object_is_called_once():
+    Transfer.objects.create(deed="raise")
+    assert calls_for([claimed(operations_for(Transfer, Settings(), new_worker_id()))], call_atomic) == [1]
+
+
+def test_atomic_batch_that_was_not_begun_is_not_attempted_one_by_one():
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    Transfer.objects.bulk_create(Transfer() for _ in range(2))
+    claims = made.claim(list(made.graph.automatic_states), 2)
+    assert calls_for(claims, lambda claims: Attempted([(claim, Released()) for claim in claims])) == [2]
+
+
+def calls_for(claims, call):
+    """The number of objects in each call of an attempt."""
+    called = []
+
+    def counted(claims):
+        called.append(len(claims))
+        return call(claims)
+
+    attempt_sync(claims, PLAIN._replace(atomic=counted))
+    return called
 
 
 def claimed(operations):

@@ -4,6 +4,7 @@ import pytest
 
 from stator import Fail, TryAgainLater
 from stator.models import Report
+from stator.worker import executor
 from tests.stator.running import work
 from tests.testapp.power import Crate, CrateGraph, Freight, FreightGraph, Written
 
@@ -68,6 +69,13 @@ def test_batch_handler_may_delete_objects_and_answer_for_the_others():
     assert (summary.failed, summary.lost) == (0, 0)
 
 
+def test_batch_handler_may_answer_with_other_instances_of_its_objects(monkeypatch):
+    monkeypatch.setattr(CrateGraph, "handle_sorting", lambda crates: dict.fromkeys(Crate.objects.all(), "sent"))
+    Crate.objects.bulk_create(Crate() for _ in range(3))
+    work(Crate)
+    assert Crate.stator.counts() == {"sorting": 0, "sent": 3, "lost": 0}
+
+
 def test_result_for_an_object_outside_the_batch_is_an_error():
     Crate.objects.create(deed="stranger")
     work(Crate)
@@ -83,3 +91,14 @@ def test_asynchronous_and_atomic_batches_move_and_undo():
     assert sorted(Written.objects.values_list("about", flat=True)) == sorted(
         Freight.objects.filter(state="gone").values_list("pk", flat=True)
     )
+
+
+def test_objects_that_the_dictionary_leaves_out_are_logged_once(caplog, monkeypatch):
+    monkeypatch.setattr(executor, "_unanswered", set())
+    caplog.set_level("INFO", logger="stator.worker")
+    for _ in range(2):
+        Crate.objects.create(deed="send")
+        Crate.objects.create(deed="wait")
+        work(Crate)
+    [told] = [each for each in caplog.records if each.message == "stator.answers_missing"]
+    assert (told.model, told.state, told.count) == ("testapp.crate", "sorting", 1)

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone, translation
 
 from stator import signals
+from stator.testing import drain
 from tests.stator.running import connected, work
 from tests.testapp.basic import Deed, DeedGraph
 from tests.testapp.power import Crate, CrateGraph, Freight, FreightGraph, Transfer, TransferGraph
@@ -14,6 +15,7 @@ from tests.testapp.power import Crate, CrateGraph, Freight, FreightGraph, Transf
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LEFT = ContextVar("left", default="nothing")
+RUNS = {"worker": work, "drain": drain}
 
 
 def look():
@@ -64,15 +66,16 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("place", PLACES)
-def test_handler_finds_nothing_that_another_left(monkeypatch, seen, place):
+def test_handler_finds_nothing_that_another_left(monkeypatch, seen, place, run):
     model, state, graph, name, result, is_async = PLACES[place]
     handle = once(seen, result, "batch" in place)
     monkeypatch.setattr(graph, name, awaited(handle) if is_async else handle)
     for _ in range(3):
         model.objects.create(state=state)
     clean = look()
-    work(model)
+    RUNS[run](model)
     assert len(seen) >= 3
     assert seen == [clean] * len(seen)
     assert look() == clean

@@ -7,14 +7,15 @@ from traceback import extract_tb
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, InterfaceError, OperationalError, connection
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 
-from stator.exceptions import Fail
+from stator.exceptions import Fail, TryAgainLater
 from stator.models import Report
+from stator.runner import StatorRunner
 from stator.signals import failed
 from stator.worker import worker as worker_module
 from tests.sizes import CROWDED, PATIENCE
-from tests.stator.making import put, raw, row
+from tests.stator.making import ago, put, raw, row
 from tests.stator.running import hearing, work
 from tests.testapp.basic import Author, Deed, DeedGraph, Poll, StepGraph
 
@@ -61,6 +62,42 @@ def test_any_error_of_a_handler_is_recorded_and_the_worker_lives(deeds, state):
 async def lose():
     """Have the connection of asynchronous handlers ended by the server."""
     await sync_to_async(lambda: connection.cursor().execute("SELECT pg_terminate_backend(pg_backend_pid())"))()
+
+
+async def lose_in_a_group():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+
+
+async def lose_and_wrap():
+    try:
+        await lose()
+    except OperationalError as error:
+        raise RuntimeError("wrapped") from error
+
+
+async def lose_and_wait():
+    try:
+        await lose()
+    except OperationalError:
+        raise TryAgainLater(reason="not now") from None
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("how", [lose, lose_in_a_group, lose_and_wrap, lose_and_wait])
+def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_makes_of_the_error(monkeypatch, how):
+    async def handle(instance):
+        if instance.deed == "lose":
+            await how()
+        await Author.objects.acount()
+        return "done"
+
+    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
+    monkeypatch.setattr(worker_module, "MENDED_EVERY", 600.0)
+    lost, *others = [put(Deed, deed=deed, state="awaited", state_changed=ago(10)) for deed in ("lose", "", "", "")]
+    work(Deed, concurrency=1)
+    assert row(lost).state == "awaited"
+    assert {row(deed).state for deed in others} == {"done"}
 
 
 @pytest.mark.postgresql
@@ -141,7 +178,8 @@ class TestResults:
         work(Deed)
         assert {row(deed).state for deed in made} == {"done"}
 
-    def test_fail_without_an_edge_is_an_error_as_any_other_and_says_so(self, deeds, caplog):
+    @pytest.mark.parametrize("state", ["called", "awaited"])
+    def test_fail_without_an_edge_is_an_error_as_any_other_and_says_so(self, deeds, caplog, state):
         class Refused(Fail):
             pass
 
@@ -149,23 +187,24 @@ class TestResults:
             raise Refused("card stolen")
 
         deeds["refused"], deeds["broken"] = refuse, lambda instance: 1 / 0
-        made = {name: Deed.objects.create(deed=name) for name in ("refused", "broken")}
+        made = {name: Deed.objects.create(deed=name, state=state) for name in ("refused", "broken")}
         work(Deed)
         events = [event for event in caplog.records if event.getMessage() == "stator.attempt_failed"]
         assert {(event.levelname, event.model) for event in events} == {("ERROR", "testapp.deed")}
         told = {event.pk: event.message_text for event in events}
         assert told.keys() == {str(deed.pk) for deed in made.values()}
-        assert told[str(made["refused"].pk)].startswith("card stolen; called has no fails_to()")
+        assert told[str(made["refused"].pk)].startswith(f"card stolen; {state} has no fails_to()")
 
     @pytest.mark.parametrize("state", ["called", "awaited"])
-    def test_failed_attempt_is_logged_with_the_stack_of_the_handler(self, deeds, caplog, state):
+    @pytest.mark.parametrize("run", [work, lambda *models: StatorRunner(list(models)).run_single_cycle()])
+    def test_failed_attempt_is_logged_with_the_stack_of_the_handler(self, deeds, caplog, state, run):
         def divide_by_nothing(instance):
             return 1 / 0
 
         deeds["broken"] = divide_by_nothing
         Deed.objects.create(deed="broken", state=state)
         with hearing(failed) as heard:
-            work(Deed)
+            run(Deed)
         [event] = [event for event in caplog.records if event.getMessage() == "stator.attempt_failed"]
         kind, error, trace = event.exc_info
         assert kind is ZeroDivisionError
@@ -191,6 +230,37 @@ class TestResults:
         assert work(Deed).failed == 2
         assert {report.error for report in Report.objects.all()} == {"ZeroDivisionError", "ValueError"}
         assert set(raw(Deed).values_list("state_failures", flat=True)) == {1}
+
+    def test_handler_that_leaves_a_transaction_open_does_not_disturb_the_next(self, deeds):
+        def leave_open(instance):
+            transaction.atomic().__enter__()
+            Author.objects.create(name="never committed")
+            return "done"
+
+        def look(instance):
+            assert not connection.in_atomic_block
+            Author.objects.create(name="committed")
+            return "done"
+
+        deeds |= {"leave open": leave_open, "look": look}
+        for name in ("leave open", "look") * 10:
+            Deed.objects.create(deed=name)
+        assert work(Deed).failed == 0
+        assert raw(Deed).filter(state="done").count() == 20
+        assert set(Author.objects.values_list("name", flat=True)) == {"committed"}
+
+    def test_handler_sees_its_claim(self, deeds):
+        seen = []
+
+        def look(instance):
+            claim = instance.stator
+            seen.append((claim.attempt, claim.idempotency_key, claim.still_mine(), claim.extend(100)))
+            return "done"
+
+        deeds["look"] = look
+        deed = Deed.objects.create(deed="look")
+        work(Deed)
+        assert seen == [(1, f"testapp.deed:{deed.pk}:0:called", True, True)]
 
     def test_object_deleted_by_its_handler_is_gone_without_an_error(self, deeds):
         deeds["delete"] = lambda instance: instance.delete() and None

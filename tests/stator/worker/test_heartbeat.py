@@ -1,5 +1,6 @@
 """Leases are extended by age, and only of what may still run."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -123,6 +124,14 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
     wait_until(lambda: len(asked) > 12)
     heartbeat.stop(PATIENCE)
     assert shown == ["left"]
+
+
+def test_worker_shows_itself_before_the_first_pause():
+    shown = threading.Event()
+    heartbeat = Heartbeat(list, list, PATIENCE, [SimpleNamespace(show=shown.set, leave=lambda: None)])
+    heartbeat.start()
+    assert shown.wait(PATIENCE / 2)
+    heartbeat.stop(PATIENCE)
 
 
 @pytest.mark.postgresql

@@ -41,3 +41,24 @@ def test_error_of_any_kind_is_told_and_does_not_end_the_thread(monkeypatch, capl
         assert not one.alive
     wait_until(lambda: one.alive)
     assert one.trouble == ""
+
+
+class Waits(list):
+    """In place of an event: the waits so far; stopped after four."""
+
+    def is_set(self):
+        return len(self) >= 4
+
+    def wait(self, seconds):
+        self.append(seconds)
+
+
+def test_error_after_each_connection_is_repeated_with_growing_pauses(monkeypatch):
+    monkeypatch.setattr(psycopg.Connection, "notifies", old_driver)
+    monkeypatch.setattr(listener, "PING_TIMEOUT", 0.05)
+    one = Listener("default", "", lambda label: None)
+    one._stopped = waits = Waits()
+    with one._ear, one._mouth:
+        one._work()
+    assert waits == sorted(waits)
+    assert waits[-1] > 4 * waits[0]

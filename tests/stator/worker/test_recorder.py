@@ -156,6 +156,23 @@ async def test_outcomes_of_another_database_or_a_locked_model_keep_nothing_from_
     assert not writing.recorder.is_behind(other)
 
 
+async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
+    writing = writing(size=2)
+    writing.add(*[DONE] * (2 * module.MAX_BATCHES - 1))
+    assert not writing.recorder.is_behind(FakeOperations())
+    writing.add(DONE)
+    assert writing.recorder.is_behind(FakeOperations())
+
+    writing.answers = [None, OperationalError("gone")]
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    assert not writing.recorder.is_behind(FakeOperations())
+    writing.add(DONE, DONE)
+    assert writing.recorder.is_behind(FakeOperations())
+    await writing.recorder.flush()
+    assert not writing.recorder.is_behind(FakeOperations())
+
+
 async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_can(writing):
     writing = writing()
     writing.answers = [OperationalError("too many connections")]

@@ -68,3 +68,12 @@ def test_refusals_in_a_row_lead_where_errors_in_a_row_do_unless_that_is_refused_
     now = row(step)
     assert (now.state, now.state_failures, now.state_claim) == (end, 0 if end == "failed" else 3, None)
     assert "IntegrityError" in Report.objects.get(object_pk=str(step.pk)).error
+
+
+def test_refusal_backs_off_like_an_error():
+    step = put(Step)
+    with kept_in(step, "new"):
+        StatorRunner([Step], until_idle=True).run()
+    now = row(step)
+    assert (now.state, now.state_failures) == ("new", 1)
+    assert (now.state_next_attempt - now.state_attempted).total_seconds() == pytest.approx(30, abs=10)

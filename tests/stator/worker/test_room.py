@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from stator.conf import Settings
-from stator.worker.room import ALL_ON_LOOP, MAX_AHEAD, SHORT, CallThreads, Room
+from stator.worker.room import AHEAD, ALL_ON_LOOP, MAX_AHEAD, SHORT, CallThreads, Room
 from tests.stator.worker.fakes import FakeClaim, FakeOperations
 
 
@@ -27,6 +27,19 @@ def test_nothing_is_claimed_ahead_of_attempts_that_are_new_or_slow(is_async):
     assert room.rows("app.model", is_async, 1, 0) > 5
     room.took("app.model", is_async, 1.01 * SHORT)
     assert room.rows("app.model", is_async, 1, 0) == 5
+
+
+def test_one_slow_attempt_counts_at_once_and_short_ones_bit_by_bit():
+    room = room_of()
+    room.took("app.model", True, 0.0)
+    assert room.ahead("app.model", True, 10) == 0
+    make_short(room)
+    assert room.ahead("app.model", True, 10) == 10 * MAX_AHEAD
+    room.took("app.model", True, AHEAD / 2)
+    assert room.ahead("app.model", True, 10) == 20
+    room.took("app.model", True, 0.09)
+    assert room.ahead("app.model", True, 10) == 5
+    assert room.ahead("app.model", False, 10) == room.ahead("app.other", True, 10) == 0
 
 
 def test_nothing_is_claimed_ahead_while_no_place_is_free():

@@ -9,16 +9,17 @@ from django.db import OperationalError
 from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
 from stator.db.division import Undivided
+from stator.db.locks import FIRST_SECONDS
 from stator.db.probe import Work
 from stator.scopes import Scope
 from stator.worker import duties
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane, Lanes
-from stator.worker.duties import PRUNE, Duty, When, duties_of, perform
+from stator.worker.duties import MARK_READY, PRUNE, REAP, Duty, When, duties_of, perform
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, node_away
 
 POLL_INTERVAL = 20.0
 PASS = duties_of(When.PASS)
@@ -72,6 +73,22 @@ async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     await scheduler.tick()
     await scheduler.rest()
     assert pauses[-1] <= 1.2 * FIRST_LOOK
+
+
+@pytest.mark.parametrize(("nothing_else", "pause"), [(True, 0), (False, FIRST_LOOK)])
+async def test_looks_at_once_where_nothing_else_is_left_to_do(monkeypatch, nothing_else, pause):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(wait_for=asyncio.wait_for, Event=asyncio.Event, sleep=sleep))
+    scheduler = Looking()
+    resting = asyncio.ensure_future(scheduler.rest())
+    await asyncio.sleep(0)
+    scheduler.soon(at_once=nothing_else)
+    await resting
+    assert slept == [pause]
 
 
 async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
@@ -161,6 +178,52 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert hungry == ["app.a", "app.b"]
     assert {*duties_of(When.START), *needed, *duties_of(When.TOGETHER), PRUNE} <= set(done["other"])
     assert done["default"] == []
+
+
+async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch):
+    over, on, other = models = [FakeOperations(f"app.{name}") for name in ("over", "on", "other")]
+    over.division.spans = True
+    lanes = Lanes(Lane(each, [], False, 1) for each in models)
+    scheduler, done = Scheduler(models, lanes, Settings(), at_once), []
+    for lane in lanes:
+        lane.hungry = False
+
+    def look(*group, watermark):
+        if {over, on} & {*group}:
+            raise node_away()
+        return {each: Work(ready=True) for each in group}
+
+    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
+    monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: done.append((duty, models)))
+    await scheduler.tick()
+    assert [(lane.hungry, lane.crashed, lane.suspect) for lane in lanes] == [
+        (True, True, False), (False, False, False), (True, False, False)
+    ]  # fmt: skip
+    assert {(MARK_READY, (over,)), (REAP, (over,))} <= {*done}
+    assert not any(duty in (MARK_READY, REAP) and over not in models for duty, models in done)
+    # All of it is asked again in a moment, and no sooner.
+    assert 0 < over.locks.remaining(module.LOOK) <= FIRST_SECONDS
+
+
+@pytest.mark.parametrize(("is_over_nodes", "part"), [(False, 0.2), (True, 0.04)])
+async def test_polls_take_a_small_part_of_the_time_and_less_if_they_ask_nodes(monkeypatch, pauses, is_over_nodes, part):
+    operations, now = FakeOperations("app.a"), 0.0
+    operations.division.spans = is_over_nodes
+
+    def look(*group, watermark):
+        nonlocal now
+        now += 0.5
+        return {operations: Work()}
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(module, "look", look)
+    scheduler = Scheduler([operations], Lanes([]), Settings(REAP_INTERVAL=600), at_once)
+    scheduler.passes = 1
+    monkeypatch.setattr(scheduler, "perform_pass", passed)
+    await scheduler.tick()
+    await scheduler.rest()
+    assert 0.5 / (0.5 + pauses[-1]) == pytest.approx(part)
 
 
 async def passed(scopes, outages):

@@ -1,9 +1,13 @@
 """Models whose tables lack something: which are left out, when they are taken back, and what becomes of their rows."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError
 
+from stator.db import suspensions
 from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Waiting
 from stator.worker import tables as module
@@ -20,6 +24,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 class TestSchema:
     """That a worker leaves a model out and takes it back: tests/faults/test_schema.py."""
+
+    def test_tables_are_read_again_only_when_it_is_time(self, tables, pair, monkeypatch):
+        with without(Line, "name"):
+            wait_for(tables.examine)
+        wait_for(tables.look_again)
+        assert tables.left_out == [pair[0]]
+        later = time.monotonic() + module.PACE.first
+        monkeypatch.setattr(suspensions, "time", SimpleNamespace(monotonic=lambda: later))
+        wait_for(tables.look_again)
+        assert tables.left_out == []
 
     def test_database_that_is_away_leaves_no_model_out(self, tables, monkeypatch):
         def away(model, alias):

@@ -72,6 +72,53 @@ async def test_there_are_as_many_threads_as_claims_at_once(handlers):
     await until(lambda: len(handlers.done) == COUNT)
 
 
+async def test_threads_that_are_not_needed_end_without_connections_until_they_are(handlers):
+    handlers = handlers()
+    for _ in range(2):
+        claims = [threading.Event() for _ in range(COUNT)]
+        handlers.handle_all(claims)
+        await until(lambda claims=claims: handlers.begun[-COUNT:] and set(claims) <= set(handlers.begun))
+        assert handlers.connected == COUNT
+        for claim in claims:
+            claim.set()
+        await until(lambda claims=claims: set(claims) <= set(handlers.done))
+        handlers.settle()
+        await until(lambda: not handlers.threads)
+        assert handlers.connected == 0
+
+
+async def test_idle_threads_end_at_once_when_a_worker_stops_and_busy_ones_go_on(handlers):
+    handlers = handlers()
+    claims = [threading.Event() for _ in range(COUNT)]
+    handlers.handle_all(claims)
+    await until(lambda: len(handlers.begun) == COUNT)
+    for claim in claims[1:]:
+        claim.set()
+    await until(lambda: len(handlers.done) == COUNT - 1)
+    handlers.rest(at_once=True)
+    await until(lambda: len(handlers.threads) == 1)
+    assert handlers.connected == 1
+    claims[0].set()
+    await until(lambda: len(handlers.done) == COUNT)
+
+
+async def test_thread_that_is_needed_now_and_then_stays(handlers):
+    handlers = handlers()
+    handlers.handle_all([threading.Event() for _ in range(COUNT)])
+    await until(lambda: len(handlers.begun) == COUNT)
+    for claim in handlers.begun:
+        claim.set()
+    await until(lambda: len(handlers.done) == COUNT)
+    for number in range(3):
+        claim = threading.Event()
+        claim.set()
+        handlers.handle_all([claim])
+        await until(lambda number=number: len(handlers.done) == COUNT + number + 1)
+        handlers._until = 0.0
+        handlers.rest()
+    await until(lambda: len(handlers.threads) == handlers.connected == 1)
+
+
 async def test_what_comes_while_threads_are_told_to_end_is_run(handlers):
     handlers = handlers()
     gates = [threading.Event() for _ in range(COUNT)]

@@ -103,3 +103,12 @@ async def test_call_that_nobody_awaits_any_more_is_not_begun_and_its_thread_is_r
         assert (begun, pool.exhausted) == (["first"], True)
         stuck.set()
         await until(lambda: not pool.exhausted)
+
+
+async def test_errors_of_calls_in_further_threads_are_raised():
+    async with database_thread_for_handlers():
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(divmod, 1, 0)
+        # asyncio does not raise this one, which would end a generator, as it is.
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.to_thread(next, iter(()))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stator.testing import NotSaved, drain
+from stator.testing import NotSaved, attempt, drain
 from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
@@ -38,14 +38,15 @@ def update(parcel: Parcel) -> None:
     parcel.refresh_from_db()
 
 
-def test_test_of_a_handler_that_forgets_to_save_fails_with_the_remedy(handler: Any) -> None:
+@pytest.mark.parametrize("run", [lambda parcel: drain(Parcel), attempt], ids=["drain", "attempt"])
+def test_test_of_a_handler_that_forgets_to_save_fails_with_the_remedy(handler: Any, run: Any) -> None:
     handler(forget)
-    Parcel.objects.create(address="Main Street 1")
+    parcel = Parcel.objects.create(address="Main Street 1")
     with pytest.raises(NotSaved, match=r"ParcelGraph.packed: the handler changed address of .*saves=\[...\]"):
-        drain(Parcel)
+        run(parcel)
 
 
-@pytest.mark.parametrize("function", [save, update])
+@pytest.mark.parametrize("function", [save, update, lambda parcel: None], ids=["save", "update", "nothing"])
 def test_handler_that_stores_what_it_changes_passes(handler: Any, function: Any) -> None:
     handler(function)
     Parcel.objects.create(address="Main Street 1")

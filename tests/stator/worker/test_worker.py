@@ -131,3 +131,10 @@ def test_signal_counts_once_whichever_way_it_comes(counts, stops):
         signals.hear()
         told.append(len(stopped))
     assert told == stops
+
+
+def test_worker_that_has_no_supervisor_counts_its_signals():
+    stopped = []
+    signals = StopRequests(lambda: stopped.append(1))
+    signals.hear(), signals.hear()
+    assert len(stopped) == 2

@@ -53,6 +53,23 @@ def spawned(monkeypatch, fail):
     monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
 
 
+def backoff(monkeypatch, fail):
+    errors = itertools.cycle(ERRORS)
+
+    def broken(failures):
+        raise next(errors)("odd")
+
+    def handle(instance):
+        try:
+            fail(instance)
+        except BaseException as error:
+            raise ValueError("no") from error
+        return "done"
+
+    monkeypatch.setattr(DeedGraph.called, "backoff", broken)
+    monkeypatch.setattr(DeedGraph, "handle_called", handle)
+
+
 def instance_made(monkeypatch, fail):
     monkeypatch.setattr(DeedGraph, "handle_called", lambda instance: "done")
     receive(monkeypatch, post_init, lambda sender, instance, **kwargs: fail(instance), Deed)
@@ -79,15 +96,17 @@ def receiver(name, wanted="done"):
 
 
 each: Any
-for each, state in ((spawned, "awaited"), (instance_made, "called")):
+for each, state in ((spawned, "awaited"), (backoff, "called"), (instance_made, "called")):
     each.model, each.state, each.harms = Deed, state, True
 
 PLACES = {
     "atomic": handler("new", Transfer, "handle_new"),
     "task of a handler": spawned,
+    "backoff": backoff,
     "instance": instance_made,
     "receiver of transitioned": receiver("transitioned"),
     "receiver of failed": receiver("failed", "nowhere"),
+    "receiver of on_heartbeat": receiver("on_heartbeat"),
 }
 BATCHES = {
     "batch": handler("sorting", Crate, "handle_sorting"),

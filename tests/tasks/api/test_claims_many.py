@@ -49,6 +49,17 @@ def test_each_is_completed_with_its_own_result_and_answered_in_order(call, queue
     assert [(run.outcome, run.result) for run in runs] == [("succeeded", results[run.task_id]) for run in runs]
 
 
+def test_who_lost_the_answer_is_answered_as_at_first(call, queue, given):
+    claims = held(queue, 3)
+    first = call("POST", PATH, ends(claims[:2]), given)
+    assert call("POST", PATH, ends(claims[:2]), given) == first
+    # What was not done yet is done beside what was.
+    assert {told for _, told in outcomes(call("POST", PATH, ends(claims), given))} == {"completed"}
+    other = ends(claims, result="another")
+    assert {told for _, told in outcomes(call("POST", PATH, other, given))} == {"lease_lost"}
+    assert sorted(task.result["n"] for task in every()) == [0, 1, 2]
+
+
 def test_token_is_that_of_the_very_task(call, queue, given):
     mine, theirs = held(queue, 1, "bot-1"), held(queue, 1, "bot-2")
     for wrong in (NOBODYS, str(theirs[0].token)):
@@ -61,6 +72,46 @@ def test_token_is_that_of_the_very_task(call, queue, given):
     # A repeated request, too: each token has completed a task, but not the one that it is sent for.
     assert [told for _, told in outcomes(call("POST", PATH, ends([*mine, *theirs]), given))] == ["completed"] * 2
     assert [told for _, told in outcomes(call("POST", PATH, swapped, given))] == ["lease_lost"] * 2
+
+
+def test_what_is_wrong_in_one_is_refused_for_all_and_none_is_there_twice(call, queue, given):
+    claims = held(queue, 2)
+    for wrong, told in (
+        ({"result": "x" * 300_000}, "result has"), ({"token": "no"}, "token"), ({"task": 0}, "task"),
+        ({"more": 1}, "more"),
+    ):  # fmt: skip
+        body = ends(claims)
+        body["claims"][1] |= wrong
+        status, found = call("POST", PATH, body, given)
+        assert (status in (400, 422), found["error"], told in found["detail"]) == (True, "invalid", True)
+    one = ends(claims)["claims"][0]
+    for many in ([], [one, one], [{**one, "task": n + 1} for n in range(1001)]):
+        assert call("POST", PATH, {"claims": many}, given)[0] in (400, 422)
+    assert {task.status for task in every()} == {"running"}
+
+
+def test_many_fail_each_with_its_own_error(call, queue, given):
+    kept, late, last = claims = held(queue, 3)
+    raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
+    raw(Task, last.task._state.db).filter(pk=last.task.pk).update(max_attempts=1)
+    body = {
+        "claims": [
+            {"task": claim.task.pk, "token": str(claim.token), "error": f"broken {n}"} for n, claim in enumerate(claims)
+        ]
+    }
+    told = [(kept.task.pk, "failed"), (late.task.pk, "lease_lost"), (last.task.pk, "failed")]
+    # The second time for who has lost the answer.
+    for _ in range(2):
+        assert outcomes(call("POST", "queues/encode/claims/fail", body, given)) == told
+    assert {task.pk: str(task.state) for task in every()} == {
+        kept.task.pk: "pending",
+        late.task.pk: "pending",
+        last.task.pk: "errored",
+    }
+    runs = {run.task_id: run for run in raw(Run)}
+    assert [runs[claim.task.pk].outcome for claim in claims] == ["failed", "", "failed"]
+    assert "broken 2" in runs[last.task.pk].reason
+    assert call("POST", "queues/encode/claims/fail", {"claims": body["claims"][:1] * 2}, given)[0] == 400
 
 
 def test_many_are_extended_and_those_that_are_lost_are_told(call, queue, given):

@@ -28,15 +28,18 @@ class TestPublishing:
         assert found["task"]["status"] == "pending"
         assert found["task"]["queue"] == "encode"
 
-    def test_update_changes_only_what_is_sent(self, call, queue, given):
+    @pytest.mark.parametrize("bulk", [False, True])
+    def test_update_changes_only_what_is_sent(self, call, queue, bulk):
+        given = token()
         own = {"data": 1, "timeout": 30, "worker_ids": ["bot-1"], "metadata": {"title": "abc"}, "priority": 3}
         sent = {"action": "resize", "key": "image-7"}
         call("POST", "queues/encode/tasks", {**sent, **own}, given)
         for values in ({"data": 2}, {"timeout": None}, {"worker_ids": []}, {"data": None}):
-            body = {"tasks": [{**sent, **values}], "update": True}
-            status, found = call("POST", "queues/encode/tasks/bulk", body, given)
+            body = {**sent, **values}
+            body = {"tasks": [body], "update": True} if bulk else {**body, "update": True}
+            status, found = call("POST", f"queues/encode/tasks{'/bulk' if bulk else ''}", body, given)
             own |= values
-            told = found["results"][0]["task"]
+            told = found["results"][0]["task"] if bulk else found["task"]
             assert (status, {name: told[name] for name in own}) == (200, own)
 
     def test_paused_queue_refuses(self, call, queue):
@@ -45,6 +48,12 @@ class TestPublishing:
         status, found = call("POST", "queues/encode/tasks", {"action": "resize"}, given)
         assert (status, found["error"]) == (409, "paused")
         assert "the disk is full" in found["detail"]
+
+    def test_tasks_of_djangos_framework_are_refused(self, call, queue):
+        body = {"action": "django:tests.testapp.tasks.add", "data": {"args": [1], "kwargs": {}, "backend": "default"}}
+        status, found = call("POST", "queues/encode/tasks", body, token())
+        assert (status, found["error"], Task.objects.exists()) == (400, "invalid", False)
+        assert "enqueue it there" in found["detail"]
 
     def test_running_task_is_changed_and_its_holder_follows(self, call, scene):
         given, held = token(), scene.path("tasks/{held}")
@@ -59,9 +68,10 @@ class TestPublishing:
         assert call("POST", scene.path("tasks/{dead}/change"), {"timeout": 5}, given)[0] == 409
 
 
-def test_requeued_task_starts_over_only_if_that_is_asked_for(call, queue):
-    task = died_after_a_step(queue)
-    address = f"tasks/{task.pk}/requeue"
+@pytest.mark.parametrize("batch", [False, True])
+def test_requeued_task_starts_over_only_if_that_is_asked_for(call, queue, batch):
+    task = died_after_a_step(queue, batch=Batch(queue=queue) if batch else None)
+    address = f"batches/{task.batch_id}/requeue" if batch else f"tasks/{task.pk}/requeue"
     assert call("POST", address, None, given := token())[0] == 200
     assert list(steps(task)) == ["charge"]
     claim_one(queue).fail("no paper")
@@ -98,6 +108,22 @@ def test_batch_is_published_with_its_tasks_and_shown_with_its_counts(call, queue
     assert (report["data"], Task.objects.get(pk=report["id"]).elsewhere_only) == ({"album": 7}, True)
     status, found = call("GET", f"tasks?batch={number}&status=completed", None, given)
     assert [task["batch"] for task in found["tasks"]] == [number] * 2
+
+
+@pytest.mark.needs("batches")
+def test_open_batch_takes_tasks_of_several_requests_until_it_is_closed(call, queue):
+    given = token()
+    status, found = call("POST", "queues/encode/batches", BATCH, given)
+    assert (status, found["state"]) == (201, "filling")
+    number = found["id"]
+    for task in TASKS:
+        status, found = call("POST", "queues/encode/tasks", {**task, "batch": number}, given)
+        assert (status, found["task"]["batch"]) == (201, number)
+    other = token(name="other", queues=[Queue.objects.create(name="other")])
+    assert call("POST", "queues/other/tasks", {"action": "resize", "batch": number}, other)[0] in (404, 409, 422)
+    assert call("GET", f"batches/{2**70}", None, given)[0] == 404
+    assert call("POST", f"batches/{number}/close", {}, given)[1]["state"] == "running"
+    assert call("POST", f"batches/{number}/close", {}, given)[0] == 200
 
 
 @pytest.mark.needs("batches")

@@ -7,6 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
+from tasks.extensions.api.models import Consumer
 from tasks.models import Run
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
@@ -60,14 +61,31 @@ def test_many_wait_without_a_thread_for_each_and_all_are_woken(queue):
     assert {each["task"]["claimant"] for [each] in claims} == set(Run.objects.values_list("worker", flat=True))
 
 
+def test_token_that_is_revoked_meanwhile_gets_nothing(queue):
+    given = token()
+
+    async def run():
+        request = asyncio.ensure_future(asked(given))
+        await until(lambda: len(waiters) == 1)
+        await sync_to_async(Consumer.objects.update)(enabled=False)
+        await sync_to_async(queue.publish)("resize", 7)
+        return await request
+
+    assert asyncio.run(run()).status_code == 401
+    assert not Run.objects.exists()
+
+
 def test_beyond_the_limit_it_is_told_at_once(queue, settings):
     settings.STATOR_TASKS = {"API_WAITING": 0}
     answer = asyncio.run(asked(token()))
     assert (answer.status_code, answer.json()["error"], answer["Retry-After"]) == (503, "busy", "1")
 
 
-def test_what_is_wrong_is_refused_as_without_waiting(queue):
-    assert asyncio.run(asked(token(), limit=0)).status_code == 422
+@pytest.mark.parametrize(
+    ("body", "status"), [({"limit": 0}, 422), ({"worker": ""}, 422), ({"more": 1}, 422), ({"wait": 0}, 200)]
+)
+def test_what_is_wrong_is_refused_as_without_waiting(queue, body, status):
+    assert asyncio.run(asked(token(), **body)).status_code == status
 
 
 def test_other_methods_and_tokens_are_refused(queue):

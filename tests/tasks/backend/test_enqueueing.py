@@ -12,7 +12,7 @@ from django.utils import timezone
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from tasks.backend import framework
-from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus
 from tasks.backend.results import number_of
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.extensions.backend.priorities import django_priority
@@ -64,6 +64,12 @@ class TestOrder:
         enqueue("now", priority=20)
         enqueue("ten hours", priority=20, run_after=ago(hours=10))
         assert order() == ["ten hours", "two hours", "now"]
+
+    def test_of_equal_times_the_first_that_was_enqueued_comes_first(self) -> None:
+        moment = ago(hours=1)
+        for name in "abcdefgh":
+            enqueue(name, run_after=moment)
+        assert order() == [*"abcdefgh"]
 
 
 class TestEnqueueing:
@@ -155,6 +161,14 @@ class TestEnqueueing:
         with pytest.raises(PublishRefused):
             enqueue_many([((1,), {}), ((2,), {})])
         assert not Task.objects.exists()
+
+    def test_what_the_framework_forbids_is_refused(self) -> None:
+        for wrong in (
+            {"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "none"},
+            {"run_after": datetime(2030, 1, 1)},  # noqa: DTZ001
+        ):  # fmt: skip
+            with pytest.raises(TaskException):
+                examples.add.using(**wrong)
 
 
 # Many tasks of Django's framework are enqueued at once: in order, all or none, and in few statements

@@ -268,6 +268,12 @@ def test_it_gives_up_after_its_retries(client, server, pauses):
     assert len(pauses) == 3
 
 
+def test_nobody_at_the_address(pauses):
+    with pytest.raises(Unreachable):
+        Client("http://127.0.0.1:9", "tk_secret", retries=1).health()
+    assert len(pauses) == 1
+
+
 @pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "busy")])
 def test_what_was_not_done_is_asked_again_when_the_server_says(client, server, pauses, status, code):
     later = (status, {"error": code, "detail": "later"}, {"Retry-After": "7"})
@@ -296,10 +302,10 @@ def test_redirections_are_not_followed_with_the_token(client, server):
     assert len(server.asked) == 1
 
 
-def test_addresses_are_of_http():
-    for base_url in ("file:///etc/passwd", "example.com"):
-        with pytest.raises(ValueError, match="must start with https://"):
-            Client(base_url, "tk_secret")
+@pytest.mark.parametrize("base_url", ["file:///etc/passwd", "example.com", "ftp://example.com"])
+def test_addresses_are_of_http(base_url):
+    with pytest.raises(ValueError, match="must start with https://"):
+        Client(base_url, "tk_secret")
 
 
 def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
@@ -386,18 +392,30 @@ def test_lease_is_counted_from_before_the_claim(client, server, clock, waited, l
     assert held.lost
 
 
-def test_lease_is_counted_from_before_the_heartbeat_that_was_answered(client, server, clock):
+@pytest.mark.parametrize(
+    "hold", [lambda held: held.heartbeat(), lambda held: held.verify()], ids=["heartbeat", "verify"]
+)
+def test_lease_is_counted_from_before_the_heartbeat_that_was_answered(client, server, clock, hold):
     answers(server, DROPPED, (200, {**HELD, "lease": 20}))
     now = clock(7.0)
     held = claim(client)
     now.now += 29.0
     # The first is lost, and the second is sent after that and a pause.
-    held.heartbeat()
+    hold(held)
     sent = now.now - 7.0
     now.now = sent + 19.9
     assert not held.lost
     now.now = sent + 20.0
     assert held.lost
+
+
+def test_claim_that_was_ended_is_not_lost_later(client, server, clock):
+    answers(server, (200, {"task": {}}))
+    now = clock(0.0)
+    held = claim(client)
+    held.resolve()
+    now.now += 60.0
+    assert not held.lost
 
 
 def test_end_of_a_claim_is_tried_again_while_its_lease_lasts_and_then_raised(client, server, clock):
@@ -428,7 +446,7 @@ def test_server_that_lets_no_more_claims_wait_is_asked_until_the_wait_is_over(cl
     assert refused.value.code == "busy"
 
 
-@pytest.mark.parametrize("error", ["bad\0\udcffx", ValueError("bad\0\ud800x")], ids=["text", "error"])
+@pytest.mark.parametrize("error", ["bad\0x", "bad \udcffx", ValueError("bad\0\ud800x")], ids=["NUL", "half", "both"])
 def test_errors_are_sent_without_what_no_database_stores(client, server, error):
     answers(server, (200, ANYTHING))
     claim(client).fail(error)

@@ -11,8 +11,9 @@ import pytest
 
 from tasks.client import Client
 from tasks.client import __file__ as installed
+from tests.processes import wait_until
 from tests.sizes import PATIENCE
-from tests.tasks.client.test_client import answers, claimed, server
+from tests.tasks.client.test_client import DROPPED, answers, claimed, server
 
 __all__ = ["server"]
 
@@ -75,6 +76,41 @@ def test_function_that_raises_fails_its_task_with_the_end_of_the_traceback(clien
     assert resolved == ("tasks/2/claim/resolve", {"result": {"ok": True}})
 
 
+def test_number_of_retries_and_interval_are_the_latest_that_the_server_said(client, server):
+    latest = (200, {**HELD[1], "max_unexpected_retries": 1})
+    answers(server, claims(1), latest, latest, ENDED, claims(2), ENDED)
+    loop, intervals = client.consume("encode", worker="bot-1", local_retries=100, local_delay=0.01), []
+
+    def work(claim):
+        if claim.task["id"] == 2:
+            return loop.stop()
+        intervals.append(round(claim.heartbeat_due - claim._since, 3))
+        raise RuntimeError("no")
+
+    loop.run(work)
+    # The second error is counted here too, if the server has not.
+    assert intervals == [10.0, 5.0]
+    assert [path for path, _ in asked(server)][3] == "tasks/1/claim/fail"
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        DROPPED,
+        (503, {"error": "unavailable", "detail": "the database is away"}),
+        (502, b"<html>bad gateway</html>"),
+        (429, {"error": "rate_limited", "detail": "later"}, {"Retry-After": "0"}),
+    ],
+    ids=["dropped", "unavailable", "gateway", "limited"],
+)
+def test_loop_outlasts_an_outage(client, server, away):
+    answers(server, away, away, claims(1), ENDED)
+    loop = client.consume("encode", worker="bot-1")
+    for _ in loop:
+        loop.stop()
+    assert [path for path, _ in asked(server)] == [*["queues/encode/claims"] * 3, "tasks/1/claim/resolve"]
+
+
 def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
     answers(server, claims())
     loop = client.consume("encode", worker="bot-1", wait=1)
@@ -83,6 +119,17 @@ def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
     assert list(loop) == []
     timer.join()
     assert 1 <= len(server.asked) <= 4
+
+
+def test_heartbeats_keep_the_lease_that_was_asked_for_last(client, server):
+    answers(server, claims(1, lease=3.0), (200, {**HELD[1], "lease": 3.0}))
+    loop = client.consume("encode", worker="bot-1", lease=3.0)
+    for claim in loop:
+        claim.heartbeat(5.0)
+        wait_until(lambda: len(server.asked) >= 4)
+        loop.stop()
+    beats = [body for path, body in asked(server) if path == "tasks/1/claim/heartbeat"]
+    assert [body["lease"] for body in beats if body][-2:] == [5.0, 5.0]
 
 
 PROGRAM = """

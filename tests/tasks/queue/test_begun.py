@@ -11,7 +11,7 @@ from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Queue, Run, Task
 from tasks.queue import begun
 from tests.stator.making import change, expire
-from tests.tasks.making import fresh, make_queue
+from tests.tasks.making import claim_one, fresh, make_queue
 from tests.tasks.queue.processes import operations_of, process, publish
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,6 +44,13 @@ def test_last_attempt_that_never_began_does_not_count():
     assert (fresh(task).status, fresh(task).attempts) == ("completed", 1)
 
 
+def test_last_attempt_that_began_counts():
+    task = lose(publish("echo", queue_with(max_attempts=1)), is_begun=True)
+    assert (task.state_attempts, task.rejected_by) == (1, ["lost"])
+    assert Task.objects.end_exhausted() == 1
+    assert fresh(task).status == "errored"
+
+
 def test_task_with_two_attempts_outlives_any_number_of_claims_that_never_began():
     """Of the first nobody knows, so it counts; after it each beginning is marked."""
     task = publish("echo", queue_with(max_attempts=2))
@@ -67,6 +74,15 @@ def test_whoever_sets_the_number_of_attempts(monkeypatch: pytest.MonkeyPatch, se
         task = queue.publish("once", **({"max_attempts": 1} if most == "task" else {})).task
         assert lose(task).state_attempts == 0, most
         task.delete()
+
+
+def test_claim_of_a_named_worker_is_its_beginning():
+    task = make_queue(max_attempts=1).publish("resize").task
+    claim_one(task.queue)
+    expire(task)
+    operations_of("w1").reap(10)
+    assert fresh(task).state_attempts == 1
+    assert Task.objects.end_exhausted() == 1
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])

@@ -1,12 +1,16 @@
 """What the holder of a claim may do while it holds the claim, and when the claim ends."""
 
 from copy import copy
+from itertools import product
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import OperationalError, connection
+from django.db.models import QuerySet
 
 from stator import claims
 from stator.exceptions import LeaseLost
+from stator.testing import steps
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.models import Queue, Run, Task
 from tests.stator.making import expire
@@ -29,6 +33,23 @@ def test_resolved_task_is_completed_with_its_result(queue):
     assert run.ended is not None
 
 
+def test_steps_of_a_released_task_are_not_repeated_by_the_next_worker(queue):
+    queue.publish("a")
+    first = claim_one(queue)
+    assert first.step("charge", lambda: {"receipt": 1}) == {"receipt": 1}
+    assert first.record_step("mail", None) is None
+    first.release()
+    with pytest.raises(LeaseLost, match="is not held by this claim any more: the task is pending"):
+        first.step("print", list)
+    second = claim_one(queue, "bot-2")
+    assert second.step("charge", lambda: pytest.fail("it is recorded")) == {"receipt": 1}
+    assert async_to_sync(second.astep)("mail", lambda: pytest.fail("it is recorded")) is None
+    expire(second.task)
+    with pytest.raises(LeaseLost, match="its lease ran out"):
+        second.step("print", list)
+    assert steps(second.task) == {"charge": {"receipt": 1}, "mail": None}
+
+
 def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_assert_max_num_queries):
     queue.publish_many({"action": "a"} for _ in range(30))
     held = queue.claim(worker="bot", limit=30)
@@ -45,7 +66,7 @@ def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_ass
 @pytest.mark.parametrize("end", ["resolve_many", "fail_many"])
 def test_none_some_and_all_of_many_claims_may_have_ended(queue, end):
     state = "completed" if end == "resolve_many" else "errored"
-    for refused, with_steps in ((0, "all"), (1, ""), (1, "refused"), (3, ""), (3, "all")):
+    for refused, with_steps in product((0, 1, 3), ("", "refused", "all")):
         queue.publish_many({"action": "a", "max_attempts": 1} for _ in range(3))
         held = queue.claim(worker="bot", limit=3)
         for claim in held[: 3 if with_steps == "all" else refused] if with_steps else []:
@@ -115,6 +136,16 @@ def test_failed_task_is_for_another_worker_and_its_error_is_kept_as_it_was(queue
     assert len(Run.objects.get(worker="bot-2").reason) < 10_000
 
 
+def test_worker_may_have_a_task_again_where_the_queue_says_so():
+    queue = make_queue(same_worker_again=True)
+    queue.publish("a", max_attempts=3)
+    for attempt in (1, 2, 3):
+        claim = claim_one(queue)
+        assert claim.attempt == attempt
+        claim.fail("again")
+    assert fresh(claim.task).status == "errored"
+
+
 def test_worker_may_have_a_task_again_as_often_as_its_retries():
     queue = make_queue(worker_retries=1)
     queue.publish("a")
@@ -124,8 +155,9 @@ def test_worker_may_have_a_task_again_as_often_as_its_retries():
     assert claimed(queue, "bot-2") == ["a"]
 
 
-def test_task_runs_at_most_as_often_as_it_may():
-    for end, own, queues, most in (("release", 1, 3, 1), ("fail", None, 2, 2), ("release", None, None, 5)):
+@pytest.mark.parametrize("end", ["release", "fail"])
+def test_task_runs_at_most_as_often_as_it_may(end):
+    for own, queues, most in ((1, 3, 1), (None, 2, 2), (None, None, 5)):
         queue = make_queue(f"at most {most}", max_attempts=queues)
         task = queue.publish("a", max_attempts=own).task
         for number in range(most):
@@ -137,7 +169,7 @@ def test_task_runs_at_most_as_often_as_it_may():
 def test_result_that_cannot_be_stored_is_refused_and_the_claim_stands(queue):
     queue.publish("a")
     claim = claim_one(queue)
-    for result in ({1, 2}, float("nan"), "\x00", "x" * 300_000):
+    for result in ({1, 2}, float("nan"), "\x00", "x" * 300_000, object(), b"bytes"):
         with pytest.raises(TaskError, match=r"^.*result.*$") as refused:
             claim.resolve(result)
         assert len(str(refused.value)) < 500
@@ -235,6 +267,18 @@ def test_heartbeat_follows_the_configuration_of_its_queue(queue):
     for held, seconds in ((claim, 250), (quick_one, 40)):
         held.heartbeat()
         assert held.lease == pytest.approx(seconds, rel=0.08)
+
+
+def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(queue):
+    task = queue.publish("a").task
+    claim = claim_one(queue)
+    QuerySet(Task).update(worker_ids=["bot-2"])
+    with pytest.raises(LeaseLost, match="for other workers"):
+        claim.heartbeat()
+    assert (fresh(task).status, fresh(task).rejected_by) == ("pending", [])
+    QuerySet(Task).update(worker_ids=["bot-1", "bot-2"])
+    # It has rejected nothing, so it may have the task again.
+    assert claim_one(queue, "bot-1").attempt == 1
 
 
 def test_worker_holds_one_task_where_the_queue_says_so():

@@ -5,9 +5,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+import tasks
 from stator.models import Worker
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Queue, Run, Task
 from tasks.queue import eligibility, process_eligibility
+from tests.processes import wait_until
 from tests.stator.making import ago, change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time
 from tests.tasks.queue.processes import live_process, operations_of, process, publish
@@ -25,6 +28,19 @@ def codes(task):
 # Rejection: R1.3, R1.5, R1.7, R2.5
 
 
+def test_process_that_released_a_task_leaves_it_to_others(monkeypatch):
+    def release():
+        raise tasks.Release("not here")
+
+    monkeypatch.setitem(registry, "release", {"": RegisteredAction(name="release", function=release)})
+    task = publish("release")
+    assert process("w1") == 1
+    pass_time(3600)
+    assert process("w1") == 0
+    assert (fresh(task).status, fresh(task).rejected_by) == ("pending", ["w1"])
+    assert process("w2") == 1
+
+
 def test_retries_let_it_have_the_task_so_often():
     publish(queue=make_queue(worker_retries=2, actions_elsewhere=False, max_attempts=20))
     made = []
@@ -32,6 +48,16 @@ def test_retries_let_it_have_the_task_so_often():
         made.append(process("w1"))
         pass_time(3600)
     assert made == [1, 1, 1, 0]
+
+
+def test_cleared_failures_are_forgotten():
+    queue = make_queue(worker_retries=0, actions_elsewhere=False)
+    task = queue.publish("break", key="one").task
+    process("w1")
+    queue.publish("break", key="one", clear_failed=True)
+    pass_time(3600)
+    assert process("w1") == 1
+    assert fresh(task).rejected_by == ["w1"]
 
 
 def test_every_live_worker_that_has_its_action_has_rejected_it():
@@ -98,6 +124,19 @@ def test_process_gets_tasks_for_anyone_and_those_that_name_it():
     assert process("w2") == 1
 
 
+def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
+    task = publish("wait", heartbeat_interval=0.5)
+    with worker_process("tasks.Task", "--name", "w1") as worker:
+        wait_until(lambda: fresh(task).claimant == "w1", message=worker.output)
+        Task.objects.update(worker_ids=["w2"])
+        wait_until(lambda: fresh(task).state_claim is None, message=worker.output)
+        wait_until(lambda: "stator.claim_ended" in worker.output(), message=worker.output)
+        assert "stator.lease_lost" not in worker.output()
+    # The attempt had begun.
+    assert (fresh(task).status, fresh(task).state_attempts) == ("pending", 1)
+    assert claim_one(task.queue, "w2").attempt == 2
+
+
 # One at a time: R1.8
 
 
@@ -134,11 +173,11 @@ def test_process_and_named_worker_each_hold_one_and_those_of_one_name_one_togeth
 
 def test_process_gets_one_part_of_a_shared_task_and_a_namesake_no_second_one():
     task = publish("echo", worker_count=4)
-    assert process("w1", rounds=2) == [1, 0]
+    assert process("w1", rounds=3) == [1, 0, 0]
     assert task.queue.claim(worker="w1") == []
     held = claim_one(task.queue, "w3")
     assert process("w3") == 0
-    assert process("w2") == 1
+    assert process("w2", rounds=2) == [1, 0]
     held.resolve()
     claim_one(task.queue, "bot").resolve()
     assert fresh(task).status == "completed"
@@ -260,10 +299,12 @@ def test_shorter_timeout_is_that_of_the_attempt_from_its_next_renewal():
         assert claim.max_runtime == 2.5
 
 
-def test_strict_queue_gives_no_worker_of_any_kind_a_task_again():
+@pytest.mark.parametrize("others", [[], ["w3"]])
+def test_strict_queue_gives_no_worker_of_any_kind_a_task_again(others):
     queue = make_queue(worker_retries=0, actions_elsewhere=False, max_attempts=20)
     task = queue.publish("break").task
-    live_process("w3")
+    for name in others:
+        live_process(name)
     assert process("w1", rounds=2) == [1, 0]
     pass_time(3600)
     # A long time later, and for a program of the same name.

@@ -2,9 +2,10 @@
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
 
 from tasks.exceptions import TaskError
-from tasks.models import Queue
+from tasks.models import Claimant, Queue
 from tests.stator.making import ago
 from tests.tasks.making import IMPOSSIBLE_NAMES, make_queue
 
@@ -38,6 +39,21 @@ def test_settings_that_no_task_could_have_are_refused():
     assert not Queue.objects.exists()
 
 
+def test_two_pauses_are_apart():
+    queue = make_queue()
+    queue.pause(publish=True)
+    assert (queue.publishing_paused, queue.claiming_paused) == (True, False)
+    queue.pause(claim=True)
+    assert (queue.publishing_paused, queue.claiming_paused) == (False, True)
+    queue.pause(publish=True, claim=True, reason="r", author="ada")
+    found = Queue.objects.get()
+    assert found.publish_paused
+    assert found.claim_paused
+    assert (found.pause_reason, found.pause_author) == ("r", "ada")
+    queue.resume()
+    assert (queue.publishing_paused, queue.claiming_paused) == (False, False)
+
+
 def test_pause_whose_end_has_come_is_over():
     queue = make_queue()
     queue.pause(publish=True, claim=True, seconds=60)
@@ -56,11 +72,31 @@ def test_pause_of_no_length_is_refused():
             queue.pause(publish=True, seconds=seconds)
 
 
-def test_impossible_names_are_refused_by_saving_and_cleaning_once_each():
+def test_workers_that_ask_for_work_are_known():
+    queue = make_queue()
+    queue.claim(worker="b")
+    queue.claim(worker="a")
+    queue.claim(worker="a")
+    assert queue.live_workers() == ["a", "b"]
+    Claimant.objects.filter(worker="b").update(seen=ago(3600))
+    assert queue.live_workers() == ["a"]
+
+
+@pytest.mark.needs("tasks_commands")
+def test_impossible_names_are_refused_by_saving_and_cleaning_once_each_and_by_commands():
     for name, told in IMPOSSIBLE_NAMES:
         with pytest.raises(ValidationError, match=told):
             Queue.objects.create(name=name)
         with pytest.raises(ValidationError) as caught:
             Queue(name=name).full_clean()
         assert len(caught.value.message_dict["name"]) == 1
+        with pytest.raises(CommandError) as refused:
+            call_command("tasks", "queue", "create", name)
+        assert "\n" not in str(refused.value)
+        for command in (
+            ("pause", name), ("queue", "set", name, "--lease", "5"),
+            ("token", "create", "bot", "--verb", "claim", "--queue", name),
+        ):  # fmt: skip
+            with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
+                call_command("tasks", *command)
     assert not Queue.objects.exists()

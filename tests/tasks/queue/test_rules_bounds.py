@@ -15,10 +15,33 @@ pytestmark = pytest.mark.django_db
 HUGE = "x" * 1_000_000
 
 
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def lengths(row):
     """How long each text of a row is."""
     texts = (models.CharField, models.TextField)
     return {field.name: len(getattr(row, field.name) or "") for field in row._meta.fields if isinstance(field, texts)}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"data": {"text": HUGE}}, {"data": deep(1000)}, {"metadata": {"title": HUGE}}, {"key": HUGE},
+        {"metadata": {HUGE: 1}}, {"worker_ids": [HUGE]}, {"worker_ids": ["a"] * 10_000},
+    ],
+    ids=["data", "depth", "metadata", "key", "name", "worker", "workers"],
+)  # fmt: skip
+def test_publication_beyond_a_bound_is_refused_at_once(message):
+    queue = make_queue()
+    with pytest.raises(PublishRefused) as refused:
+        queue.publish("resize", **message)
+    assert len(str(refused.value)) < 500
+    assert not Task.objects.exists()
 
 
 def test_many_at_once_are_refused():

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Sum
 
 from stator import claims as of_programs
-from stator.models import History, Report, Stats
+from stator.models import History, Report, Stats, history_of
 from stator.rows import wakeup
 from tasks.exceptions import QueuePaused
 from tasks.models import Queue, Run, Task
@@ -24,6 +24,8 @@ MAX_LOOKUPS = {
 
 GIVING_UP = {
     "fail": lambda claim: claim.fail(ValueError("no such image")),
+    "fail with a text": lambda claim: claim.fail("no such image"),
+    "release": lambda claim: claim.release(),
     "release for a reason": lambda claim: claim.release("no disk"),
     "hand back": lambda claim: claim.hand_back(),
 }
@@ -121,6 +123,18 @@ def without_times(row):
     }  # fmt: skip
 
 
+def test_claim_by_metadata_in_one_statement_is_of_the_first_that_have_it(monkeypatch, warm_queue):
+    monkeypatch.setattr("stator.db.sql.FIRST_ROWS", 4)
+    for number in range(8):
+        warm_queue.publish(str(number), metadata={"even": number % 2 == 0})
+    even = [each.task.action for each in warm_queue.claim(worker="bot-1", limit=2, metadata={"even": True})]
+    assert even == ["0", "2"]
+    # The first four have three odd ones, so all are searched.
+    odd = [each.task.action for each in warm_queue.claim(worker="bot-1", limit=4, metadata={"even": False})]
+    assert odd == ["1", "3", "5", "7"]
+    assert warm_queue.claim(worker="bot-1", metadata={"even": "no"}) == []
+
+
 # What one statement may not overlook
 
 
@@ -163,8 +177,8 @@ def test_tasks_with_delays_of_their_own_are_published_together(count, warm_queue
     assert [each.task.data for each in published] == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
-def test_what_tasks_share_is_that_of_each(warm_queue):
-    metadata = {"size": 1}
+@pytest.mark.parametrize("metadata", [{}, {"size": 1}], ids=["none", "some"])
+def test_what_tasks_share_is_that_of_each(warm_queue, metadata):
     first, second = (
         each.task
         for each in warm_queue.publish_many(
@@ -174,3 +188,42 @@ def test_what_tasks_share_is_that_of_each(warm_queue):
     assert [repr(task.data) for task in (first, second)] == ["1", "1.0"]
     first.metadata["mine"] = True
     assert (second.metadata, fresh(second).metadata, fresh(first).priority) == (metadata, metadata, 5)
+
+
+def test_run_has_what_the_claim_has(warm_queue):
+    task = warm_queue.publish("a").task
+    claim = claim_one(warm_queue, lease=77)
+    row, run = fresh(task), Run.objects.get(task=task)
+    assert (run.token, run.claimed, run.lease_until, run.version, run.worker, run.lease) == (
+        claim.token, row.state_attempted, row.state_locked_until, row.state_version, "bot-1", 77,
+    )  # fmt: skip
+    claim.heartbeat(99)
+    run.refresh_from_db()
+    assert (run.lease_until, run.lease) == (fresh(task).state_locked_until, 99)
+    claim.resolve({"n": None})
+    run.refresh_from_db()
+    assert (run.outcome, run.result, run.reason, fresh(task).result) == ("succeeded", {"n": None}, "", {"n": None})
+    assert run.ended >= fresh(task).state_changed
+    [move] = history_of(Task, task.pk, "default", 9)
+    assert (move.source, move.to, move.attempts, move.version) == ("pending", "completed", 1, row.state_version + 1)
+
+
+def test_published_task_is_as_the_database_has_it(warm_queue):
+    options = {"key": "k", "priority": 3, "metadata": {"size": 1}, "lease": 9.5, "worker_ids": ["bot-1"]}
+    task = warm_queue.publish("a", {"n": [1]}, **options).task
+    fields = [field.attname for field in Task._meta.concrete_fields]
+    assert {name: getattr(task, name) for name in fields} == {name: getattr(fresh(task), name) for name in fields}
+    assert warm_queue.publish("a", **options).outcome == "matched"
+    assert Task.objects.filter(key="k").count() == 1
+
+
+def test_transaction_of_the_caller_holds_what_one_statement_wrote(warm_queue):
+    class Undo(Exception):
+        pass
+
+    with pytest.raises(Undo), transaction.atomic():
+        warm_queue.publish("a")
+        claim_one(warm_queue).resolve()
+        raise Undo
+    assert not Task.objects.filter(action="a").exists()
+    assert not Run.objects.filter(task__action="a").exists()

@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from stator.testing import drain
 from tasks import periodic
 from tasks.extensions.schedules.periodic_sync import check_functions, check_schedules, sync
+from tasks.extensions.schedules.schedules import LEASE
 from tasks.models import Queue, Schedule
 from tests.stator.making import at_once, raw, row
 from tests.tasks.schedules.making import declare, go
@@ -83,6 +84,15 @@ class TestSync:
         schedule = Schedule.objects.get()
         assert (schedule.removed, schedule.state, [index for index, _ in calls]) == (False, "waiting", [0])
         assert [record.names for record in caplog.records if record.msg == "tasks.functions_back"] == [["flush"]]
+        # So has one that starts.
+        registry.pop("flush")
+        sync()
+        drain(Schedule)
+        assert row(schedule).state == "paused"
+        registry["flush"] = flush
+        sync()
+        drain(Schedule)
+        assert row(schedule).state == "waiting"
 
     def test_schedules_of_people_are_left_alone_and_their_names_refused_in_one_line(self, calls):
         queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
@@ -103,7 +113,9 @@ def test_workers_that_start_at_once_make_one_schedule(transactional_db, calls):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
+        ({"every": None}, "tasks.E101", "either a period or a cron"),
         ({"every": None, "cron": "hourly"}, "tasks.E101", "not a cron expression"),
+        ({"every": LEASE}, "tasks.E102", "must be more than a lease of 10 s "),
         ({"every": None, "cron": "*/5 * * * * *"}, "tasks.E102", "5 s apart"),
     ],
 )

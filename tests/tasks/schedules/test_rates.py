@@ -25,6 +25,11 @@ def fresh():
     return Rate(key="channel", free_at=after(-86400), line_until=after(-86400))
 
 
+def test_one_may_fire_and_the_others_get_places_in_line():
+    rate = fresh()
+    assert [rate.admit(NOON, 2.0, None) for _ in range(4)] == [None, after(0.5), after(1), after(1.5)]
+
+
 def test_those_in_line_fire_in_their_turn_and_none_overtakes():
     rate = fresh()
     rate.admit(NOON, 1.0, None)
@@ -65,11 +70,11 @@ class TestSchedules:
         return StatorRunner([Schedule]).run_single_cycle()
 
     def test_one_fires_in_its_turn(self, fired):
-        schedules = self.make(3)
+        schedules = self.make(5)
         drain(Schedule)
         self.step(601)
         assert len(fired) == 1
-        for count in (2, 3):
+        for count in range(2, 6):
             self.step(105)
             assert len(fired) == count
         assert {key.partition(":")[0] for key in fired} == {str(schedule.pk) for schedule in schedules}

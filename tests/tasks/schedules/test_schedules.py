@@ -1,6 +1,7 @@
 """Ticks: planned, fired, missed, paused, changed while they run; and presented again where they were not written."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -8,10 +9,11 @@ from django.db import IntegrityError, transaction
 
 from stator.models import Report
 from stator.testing import drain
+from tasks.extensions.schedules import ticking
 from tasks.models import Schedule, Task
 from tasks.testing import advance
-from tests.stator.making import raw, row
-from tests.tasks.schedules.making import go, schedule_of, seconds_until, ticks_of
+from tests.stator.making import change, raw, row
+from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of
 
 
 class TestChanges:
@@ -35,9 +37,8 @@ class TestChanges:
         assert ticks_of(schedule) == [0]
         assert 3000 < seconds_until(row(schedule).planned) <= 3600
 
-    @pytest.mark.parametrize(
-        ("rules", "changed"), [({"deadline": 5.0}, {"period": 3600.0}), ({"missed": "skip"}, {"jitter": 5.0})], ids=str
-    )
+    @pytest.mark.parametrize("changed", [{"period": 3600.0}, {"jitter": 5.0}], ids=["period", "jitter"])
+    @pytest.mark.parametrize("rules", [{"deadline": 5.0}, {"missed": "skip"}], ids=["deadline", "skip"])
     def test_tick_that_was_due_too_long_before_the_change_is_dropped(self, queue, rules, changed):
         schedule = schedule_of(queue, **rules, period=7200.0)
         go()
@@ -47,6 +48,16 @@ class TestChanges:
         found = row(schedule)
         assert (ticks_of(schedule), found.dropped) == ([], 1)
         assert 3000 < seconds_until(found.planned) <= 3605
+
+    def test_change_of_the_jitter_does_not_leave_out_the_tick_to_come(self, queue, monkeypatch):
+        place = (now() + timedelta(seconds=1200)).replace(second=0, microsecond=0)
+        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=300.0)
+        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place)
+        monkeypatch.setattr(ticking, "chance", SimpleNamespace(uniform=lambda least, most: 600.0))
+        Schedule.objects.update(jitter=1800.0)
+        go()
+        found = row(schedule)
+        assert (ticks_of(schedule), found.nominal, found.planned) == ([], place, place + timedelta(seconds=600))
 
     def test_change_of_what_is_published_does_not_move_the_ticks(self, queue):
         schedule = schedule_of(queue)
@@ -93,6 +104,8 @@ class TestWhatCannotWork:
         settings.STATOR_TASKS = {"PAYLOAD_DEPTH": 3}
         for options, words in (
             ({"period": None}, "either a period or a cron"),
+            ({"jitter": 30.0}, "less than half"),
+            ({"period": None, "cron": "nonsense"}, "not a cron expression"),
             ({"deadline": 0.0}, "deadline=0.0 must be above 0"),
             ({"rate_limit": 1.0}, "go together"),
             ({"missed": "some"}, "must be one of skip, one, all"),
@@ -108,7 +121,9 @@ class TestWhatCannotWork:
             ({"task_key": "same"}, "task_key"),
             ({"task_key": "{tick}\0"}, "task_key"),
             ({"task_key": "{entity}" * 20 + "{tick}", "entity": "x" * 20}, "task_key"),
+            ({"timeout": 0.0}, "timeout"),
             ({"max_attempts": 0}, "max_attempts"),
+            ({"priority": 2**63}, "priority"),
             ({"name": "n" * 201}, "name has 201 characters; at most 200"),
         ):
             with pytest.raises(ValidationError, match=words):
@@ -122,8 +137,8 @@ class TestWhatCannotWork:
         with pytest.raises(ValidationError, match="queue instance with id 0 "):
             Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
 
-    def test_period_within_the_lease_is_refused_however_it_is_written(self, queue):
-        hasty = {"period": 5.0}
+    @pytest.mark.parametrize("hasty", [{"period": 5.0}, {"period": None, "cron": "*/5 * * * * *"}], ids=str)
+    def test_period_within_the_lease_is_refused_however_it_is_written(self, queue, hasty):
         schedule, rows = schedule_of(queue), Schedule.objects
         other = {"name": "hasty", "queue": queue, "action": "act", **hasty}
         for name, value in hasty.items():

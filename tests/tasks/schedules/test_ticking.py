@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from stator.models import Report
 from stator.testing import drain
 from tasks.extensions.schedules import ticking
@@ -43,10 +45,22 @@ class TestTicks:
     def test_no_tick_comes_after_the_end(self, queue):
         schedule = schedule_of(queue, until=now() + timedelta(seconds=150))
         go()
-        for _ in range(3):
+        for _ in range(5):
             go(60)
         assert ticks_of(schedule) == [0, 1]
         assert row(schedule).state == "ended"
+
+    @pytest.mark.parametrize(("missed", "fired"), [("one", 120), ("skip", None)])
+    def test_worker_that_comes_after_the_end_fires_no_later_tick(self, queue, missed, fired):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=150), missed=missed)
+        go()
+        first = row(schedule).planned
+        go(1000)
+        found = row(schedule)
+        assert (found.state, found.dropped) == ("ended", 1 if fired else 2)
+        # By the clock of the tests, which moved the plan back.
+        late = None if found.fired is None else round((found.fired - found.fired_for).total_seconds())
+        assert late == (1000 - 120 if fired else None), first
 
     def test_run_now_is_a_tick_more_and_leaves_the_timetable_alone(self, queue):
         schedule = schedule_of(queue, period=86400.0)
@@ -84,15 +98,20 @@ class TestTicks:
 
 
 class TestMissed:
-    def test_missed_ticks_fire_or_are_dropped_as_the_policy_says(self, queue):
-        schedule = schedule_of(queue, missed="all", deadline=120)
+    @pytest.mark.parametrize(
+        ("missed", "deadline", "fired", "dropped"),
+        [("one", None, [120], 2), ("skip", 20, [], 3), ("all", None, [0, 60, 120], 0), ("all", 120, [60, 120], 1)],
+    )
+    def test_missed_ticks_fire_or_are_dropped_as_the_policy_says(self, queue, missed, deadline, fired, dropped):
+        schedule = schedule_of(queue, missed=missed, deadline=deadline)
         go()
         go(seconds_until(row(schedule).planned) + 150)
         found = row(schedule)
         tasks = Task.objects.order_by("pk")
         base = found.nominal - timedelta(seconds=180)
-        assert [round((moment - base).total_seconds()) for moment in planned_times(tasks)] == [60, 120]
-        assert (ticks_of(schedule), found.dropped) == ([0, 1], 1)
+        assert [round((moment - base).total_seconds()) for moment in planned_times(tasks)] == fired
+        assert ticks_of(schedule) == list(range(len(fired)))
+        assert found.dropped == dropped
         assert 0 < seconds_until(found.planned) <= 30
 
 

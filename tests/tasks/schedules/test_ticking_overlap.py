@@ -67,6 +67,13 @@ def test_ticks_are_dropped_if_the_schedule_says_so(queue):
     assert fired(schedule) == 2
 
 
+def test_they_fire_all_the_same_if_the_schedule_says_so(queue):
+    schedule = ticking(queue, overlap="allow")
+    go(60)
+    go(60)
+    assert fired(schedule) == 3
+
+
 def test_dead_letter_holds_up_no_tick(queue):
     schedule = ticking(queue, max_attempts=1)
     [claim] = queue.claim(worker="bot-1")
@@ -89,7 +96,7 @@ def test_tasks_carry_what_the_schedule_says(queue):
     assert (task.priority, task.timeout, task.max_attempts, task.key) == (5, 30.0, 2, "refresh-shop-7-0")
 
 
-@pytest.mark.parametrize(("given", "lease"), [({"TICK_LEASE": 3.5}, 3.5), ({"TICK_LEASE": "x"}, 10.0)])
+@pytest.mark.parametrize(("given", "lease"), [({}, 10.0), ({"TICK_LEASE": 3.5}, 3.5), ({"TICK_LEASE": "x"}, 10.0)])
 def test_lease_of_a_tick_is_a_setting(settings, given, lease):
     """A value that cannot work is told by the checks, which have to import the models first."""
     settings.STATOR_TASKS = given

@@ -41,10 +41,20 @@ def moments(timetable, start, count):
 # Periods and jitter
 
 
+def test_period_without_jitter_is_a_grid_from_its_start():
+    assert moments(MINUTELY, NOON, 3) == [after(60), after(120), after(180)]
+
+
 def test_first_tick_is_a_period_from_now_and_jitter_either_way():
     offsets = [(ticks(Timetable(60.0, jitter=15), NOON, 1, seed)[0].at - NOON).total_seconds() for seed in range(500)]
     assert 45 <= min(offsets) < 47
     assert 73 < max(offsets) <= 75
+
+
+def test_ticks_never_drift_so_the_mean_period_is_exact():
+    found = ticks(Timetable(60.0, jitter=15), NOON, 10_001)
+    assert found[-1].nominal - found[0].nominal == timedelta(seconds=600_000)
+    assert max(abs((tick.at - tick.nominal).total_seconds()) for tick in found) <= 30
 
 
 def test_those_that_began_at_one_moment_spread_over_the_whole_period():
@@ -53,6 +63,14 @@ def test_those_that_began_at_one_moment_spread_over_the_whole_period():
     seconds = Counter(int((moment - after(630)).total_seconds() // 1) for moment in tenth)
     assert set(seconds) <= set(range(60))
     assert max(seconds.values()) < 3 * 1000 / 60
+
+
+def test_jitter_of_cron_is_about_each_of_its_moments():
+    found = ticks(Timetable(None, "0 * * * *", jitter=600), NOON, 300)
+    assert [tick.nominal for tick in found] == [after(3600 * hour) for hour in range(1, 301)]
+    offsets = [(tick.at - tick.nominal).total_seconds() for tick in found]
+    assert -600 <= min(offsets) < -500
+    assert 500 < max(offsets) <= 600
 
 
 def test_cron_that_is_planned_anew_does_not_repeat_a_tick_that_came_early():
@@ -81,10 +99,14 @@ def test_jitter_of_a_period_that_changed_goes_on_from_where_the_tick_is():
 @pytest.mark.parametrize(
     ("cron", "zone", "start", "expected"),
     [
+        ("*/5 * * * *", "UTC", "2025-06-01T12:01",
+         utc("2025-06-01T12:05", "2025-06-01T12:10", "2025-06-01T12:15")),
         ("0 9 * * MON", "UTC", "2025-06-01T12:00",
          utc("2025-06-02T09:00", "2025-06-09T09:00", "2025-06-16T09:00")),
         ("0 9 * * *", "Europe/Berlin", "2025-06-01T12:00",
          utc("2025-06-02T07:00", "2025-06-03T07:00", "2025-06-04T07:00")),
+        ("0 9 * * *", "Asia/Kolkata", "2025-06-01T00:00",
+         utc("2025-06-01T03:30", "2025-06-02T03:30", "2025-06-03T03:30")),
         # Into summer: the clock shows no 02:30 on the 30th; the tick comes when it would have been, at 03:00 there.
         ("30 2 * * *", "Europe/Berlin", "2025-03-29T00:00",
          utc("2025-03-29T01:30", "2025-03-30T01:00", "2025-03-31T00:30")),
@@ -95,6 +117,10 @@ def test_jitter_of_a_period_that_changed_goes_on_from_where_the_tick_is():
         ("30 2 * * *", "Europe/Berlin", "2025-10-26T01:10",
          utc("2025-10-27T01:30", "2025-10-28T01:30", "2025-10-29T01:30")),
         # What comes several times an hour goes on through both.
+        (
+            "*/30 * * * *", "Europe/Berlin", "2025-03-30T00:30",
+            utc("2025-03-30T01:00", "2025-03-30T01:30", "2025-03-30T02:00"),
+        ),
         (
             "*/30 * * * *", "Europe/Berlin", "2025-10-26T00:00",
             utc("2025-10-26T00:30", "2025-10-26T01:00", "2025-10-26T01:30"),
@@ -113,14 +139,17 @@ def test_cron_in_the_time_of_a_zone(cron, zone, start, expected):
 # dropped.
 MISSED = [
     (-1, ONE, None, None, 0, 0),
+    (0, ONE, None, 0, 60, 0),
     (59, ONE, None, 0, 60, 0),
     (150, ONE, None, 120, 180, 2),
     (86400, ONE, None, 86400, 86460, 1440),
     (150, ONE, 20, None, 180, 3),
     (150, ONE, 30, 120, 180, 2),
+    (0, SKIP, None, 0, 60, 0),
     (59, SKIP, None, 0, 60, 0),
     (150, SKIP, None, 120, 180, 2),
     (150, SKIP, 20, None, 180, 3),
+    (0, ALL, None, 0, 60, 0),
     (150, ALL, None, 0, 60, 0),
     (150, ALL, 100, None, 60, 1),
     (150, ALL, 45, None, 120, 2),
@@ -177,11 +206,14 @@ def test_cron_that_missed_more_than_is_counted_jumps():
     [
         (Timetable(None), "period", "either a period or a cron"),
         (Timetable(60.0, "* * * * *"), "period", "either a period or a cron"),
+        (Timetable(0.0), "period", "above 0"),
         (Timetable(float("nan")), "period", "above 0"),
         (Timetable(None, "* * * *"), "cron", "Wrong number of fields"),
+        (Timetable(None, "0 0 30 2 *"), "cron", "Bad day-of-month"),
         (Timetable(None, "0 0 31 2,4 *"), "cron", "'0 0 31 2,4 *'"),
         (Timetable(None, "0 0 * * *", "Europe/Atlantis"), "zone", "not a time zone"),
         (Timetable(60.0, jitter=30), "jitter", "less than half of the 60 s"),
+        (Timetable(60.0, jitter=-1), "jitter", "at least 0"),
         (Timetable(None, "*/5 * * * *", jitter=150), "jitter", "less than half of the 300 s"),
     ],
 )

@@ -12,7 +12,7 @@ from stator.models import history_of
 from stator.runner import StatorRunner
 from stator.testing import Moved, Waiting, advance, attempt, drain
 from tasks.actions.registry import Context, RegisteredAction, registry
-from tasks.models import Run, Task
+from tasks.models import Queue, Run, Task
 from tests.commanding import asked
 from tests.queries import sent
 from tests.sizes import CROWDED
@@ -55,10 +55,13 @@ class TestArguments:
             assert before in (None, context.stopped)
             assert not context.still_mine()
 
-    def test_the_context_has_each_value_of_the_task_without_a_query(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_the_context_has_each_value_of_the_task_without_a_query(
+        self, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+    ) -> None:
         """Also on the event loop, where there can be no query."""
 
-        async def read(context: Context, size: int) -> dict[str, Any]:
+        def read(context: Context, size: int) -> dict[str, Any]:
             task, before = context.task, len(queries)
             found = {"size": size, "data": task.data, "metadata": task.metadata, "workers": task.worker_ids}
             return found | {
@@ -67,7 +70,11 @@ class TestArguments:
                 "sent": len(queries) - before,
             }
 
-        action = RegisteredAction(name="read", function=read, takes_context=True)
+        async def read_on_loop(context: Context, size: int) -> dict[str, Any]:
+            return read(context, size)
+
+        function = read_on_loop if is_async else read
+        action = RegisteredAction(name="read", function=function, takes_context=True)
         monkeypatch.setitem(registry, "read", {"": action})
         with CaptureQueriesContext(connection) as queries:
             task = ran("read", {"size": 3}, metadata={"shop": "a", "n": 1.5}, worker_ids=[])
@@ -116,6 +123,21 @@ class TestErrors:
         assert first.endswith("in go_wrong")
         assert [event.to for event in history_of(Task, task.pk, "default", 9)] == ["errored", "", ""]
 
+    def test_a_task_has_its_own_limit_or_else_the_lower_of_those_of_its_action_and_its_queue(self) -> None:
+        Queue.objects.create(name="hasty", max_attempts=1)
+        Queue.objects.create(name="patient", max_attempts=9)
+        assert ran("break", max_attempts=1).state == "errored"
+        assert ran("break", queue="hasty").state == "errored"
+        tasks_of_it = [
+            make("break", queue="patient"),
+            make("break", max_attempts=9),
+            make("unstorable", queue="patient"),
+        ]
+        for _ in range(3):
+            drain(Task)
+            advance(3600, Task)
+        assert [Task.objects.get(pk=task.pk).state for task in tasks_of_it] == ["errored", "pending", "pending"]
+
     def test_fail_fails_at_once(self) -> None:
         task = ran("give-up")
         assert (task.state, report(task).error) == ("errored", "stator.exceptions.Fail")
@@ -144,7 +166,7 @@ class TestErrors:
         assert [event.kind for event in history_of(Task, task.pk, "default", 9)] == ["move", *["error"] * 4]
 
     def test_unexpected_errors_are_tried_again_by_the_same_worker_and_counted_in_the_run(self) -> None:
-        for times, outcome in ((2, "succeeded"), (3, "failed")):
+        for times, outcome in ((0, "succeeded"), (2, "succeeded"), (3, "failed")):
             examples.seen.clear()
             task = ran("flaky", {"times": times})
             run = task.runs.get()
@@ -157,7 +179,7 @@ class TestErrors:
             )
 
     def test_number_of_retries_of_the_task_replaces_that_of_the_action(self) -> None:
-        for own, calls in ((0, 1), (4, 5)):
+        for own, calls in ((0, 1), (1, 2), (4, 5), (None, 3)):
             examples.seen.clear()
             ran("flaky", {"times": 100}, max_unexpected_retries=own)
             assert examples.seen == ["flaky"] * calls, own
@@ -174,6 +196,7 @@ class TestErrors:
         assert f"timeout of {timeout} s" in report(task).message
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 class TestGivingUp:
     def give_up(self, monkeypatch: pytest.MonkeyPatch, is_async: bool, end: BaseException, **options: Any) -> None:
         def call() -> None:
@@ -188,8 +211,8 @@ class TestGivingUp:
         action = RegisteredAction(name="give-it-up", function=acall if is_async else call, local_delay=0.001, **options)
         monkeypatch.setitem(registry, "give-it-up", {"": action})
 
-    def test_action_releases_its_task_for_another_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.give_up(monkeypatch, False, tasks.Release("no\x00space here"), backoff=30)
+    def test_action_releases_its_task_for_another_worker(self, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+        self.give_up(monkeypatch, is_async, tasks.Release("no\x00space here"), backoff=30)
         task = ran("give-it-up", max_attempts=2)
         assert (task.status, task.state_failures, task.attempts) == ("invisible", 0, 1)
         assert task.rejected_by == [task.runs.get().worker]
@@ -199,8 +222,8 @@ class TestGivingUp:
         assert (task.status, task.attempts, len(examples.seen)) == ("errored", 2, 2)
         assert list(task.runs.values_list("outcome", "reason")) == [("released", "no\ufffdspace here")] * 2
 
-    def test_action_cancels_its_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.give_up(monkeypatch, True, tasks.Cancel("done before"), local_retries=1)
+    def test_action_cancels_its_task(self, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+        self.give_up(monkeypatch, is_async, tasks.Cancel("done before"), local_retries=1)
         other = make("echo", 5)
         task = ran("give-it-up")
         run = task.runs.get()
@@ -212,22 +235,33 @@ class TestGivingUp:
 
 class TestSteps:
     @pytest.mark.needs("steps")
+    @pytest.mark.parametrize("is_async", [False, True])
     def test_recorded_step_is_called_neither_by_a_local_retry_nor_by_a_further_attempt(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, monkeypatch: pytest.MonkeyPatch, is_async: bool
     ) -> None:
         def charge() -> str:
             examples.seen.append("charge")
             return "r-1"
 
+        async def acharge() -> str:
+            return charge()
+
         def pay(context: tasks.Context) -> str:
-            receipt: str = context.step("charge", charge)
+            receipt = context.step("charge", charge)
+            return done(context, receipt)
+
+        async def apay(context: tasks.Context) -> str:
+            receipt = await context.task.stator.astep("charge", acharge)
+            return done(context, receipt)
+
+        def done(context: tasks.Context, receipt: str) -> str:
             examples.seen.append("tried")
             if len(examples.seen) < 5:
                 raise examples.Odd("no paper")
             return receipt
 
         action = RegisteredAction(
-            name="pay", function=pay, takes_context=True, local_retries=1, local_delay=0.001,
+            name="pay", function=apay if is_async else pay, takes_context=True, local_retries=1, local_delay=0.001,
             backoff=1,
         )  # fmt: skip
         monkeypatch.setitem(registry, "pay", {"": action})

@@ -1,17 +1,21 @@
 """Events: an object takes those that its state waits for, once, from those who may send them, and nothing else."""
 
+from copy import copy
+
 import pytest
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.validators import validate_slug
 from django.db.models import QuerySet
 
-from stator import Sender
+from stator import Sender, claims
 from stator.db import own_tables
-from stator.exceptions import EventRefused
+from stator.exceptions import EventRefused, GraphError
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
+from stator.rows.followers import followers_of
+from stator.survey.depths import depths
 from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
@@ -253,6 +257,32 @@ def test_event_during_an_attempt_leaves_its_claim_and_brings_one_more_attempt(ou
     assert claim_all(operations) == []
 
 
+def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    [claim] = claim_all(operations)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert operations.record([(claim, Moved(ExpenseGraph.paid))]).moves
+    assert (row(expense).state, row(expense).state_ready) == ("paid", False)
+
+
+def test_event_before_a_claim_is_of_that_claim_alone():
+    operations = operations_of(Expense)
+    put(Expense, state="approved", state_ready=False, state_next_attempt=ago(-3600)).stator.send("hurry")
+    expense = raw(Expense).get()
+    [claim] = claim_all(operations)
+    operations.record([(claim, Waiting(3600))])
+    assert not row(expense).state_ready
+
+
+def test_program_that_holds_an_object_gets_one_more_claim_for_an_event():
+    expense = put(Expense, state="approved")
+    [claim] = claims.claim(Expense)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert claims.end([(claim, Waiting(3600))]).lost == []
+    [again] = claims.claim(Expense)
+    assert (again.pk, again.event.name) == (expense.pk, "hurry")
+
+
 def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch):
     expense, seen = put(Expense, state="approved", waits=True), []
 
@@ -266,6 +296,14 @@ def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch)
     monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(handle))
     drain(Expense)
     assert (seen, row(expense).state_attempts) == ([1, 2], 2)
+
+
+def test_held_object_that_will_be_attempted_again_is_counted_once():
+    expense = put(Expense, state="approved")
+    claim_all(operations_of(Expense))
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    found = depths(Expense.stator)
+    assert (found.ready, len(found.held)) == (0, 1)
 
 
 def test_event_that_comes_before_its_state_is_delivered_when_a_worker_enters_it():
@@ -304,6 +342,16 @@ def test_event_is_of_its_object_however_the_sender_has_spelled_the_key():
     assert expense.stator.withdraw("approve", by="anna").outcome == "withdrawn"
 
 
+def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
+    expense = Expense.objects.create()
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "repeated"
+    Event.objects.update(until=ago(1))
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
+    expense.transition_perform("paid")
+    assert row(expense).state == "closed"
+
+
 def test_event_is_kept_only_before_the_first_state_that_takes_it():
     operations, expense = operations_of(Expense), put(Expense, state="approved")
     assert expense.stator.send("receipt", "card", key="early").outcome == "kept"
@@ -319,6 +367,20 @@ def test_event_is_kept_only_before_the_first_state_that_takes_it():
     assert moves.count == 1
     raw(Expense).filter(pk=worked.pk).update(state="approved")
     assert "submitted" in refused(row(timed), "receipt", "card")
+
+
+def test_state_that_a_worker_has_left_is_remembered(monkeypatch, request):
+    request.addfinalizer(followers_of.cache_clear)
+    followers_of.cache_clear()
+    event = copy(ExpenseGraph.paid.events["receipt"])
+    event.state = ExpenseGraph.approved
+    monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
+    expenses = [put(Expense, state="approved"), put(Expense, state="approved")]
+    operations = operations_of(Expense)
+    operations.record([(claim, Moved(ExpenseGraph.paid)) for claim in claim_all(operations)])
+    for expense in expenses:
+        raw(Expense).filter(pk=expense.pk).update(state="submitted")
+        assert "is in submitted" in refused(row(expense), "receipt", "card")
 
 
 def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
@@ -405,6 +467,11 @@ def test_explain_says_which_events_are_awaited_from_whom_and_what_has_come(appro
     assert Expense.stator.explain_counts() == {"awaits_event": 1}
 
 
+def test_object_that_workers_attempt_says_at_last_which_events_it_takes():
+    expense = put(Expense, state="approved")
+    assert [reason.code for reason in expense.explain()][-1] == "takes_event"
+
+
 @pytest.mark.django_db(transaction=True)
 def test_first_of_two_senders_wins():
     expense = Expense.objects.create()
@@ -464,6 +531,13 @@ def test_event_beside_the_record_of_an_attempt_is_never_lost():
         raw(Expense).filter(pk=expense.pk).update(state_ready=False)
 
 
+def test_instance_without_a_claim_is_false_and_says_so():
+    expense = Expense.objects.create()
+    assert not expense.stator
+    with pytest.raises(AttributeError, match=r"is not claimed, so instance\.stator has no 'attempt' here"):
+        expense.stator.attempt  # noqa: B018
+
+
 def test_count_may_be_a_function_of_the_object(approvers, monkeypatch):
     anna, ben, _ = approvers
     monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 1 if expense.waits else 2)
@@ -473,6 +547,15 @@ def test_count_may_be_a_function_of_the_object(approvers, monkeypatch):
     assert (approve(large, anna).missing, large.stator.available(anna)) == (1, ["reject"])
     assert "1 of 2 senders so far: anna" in large.explain()[0].sentence
     assert approve(large, ben).outcome == "moved"
+
+
+def test_fault_of_the_count_is_an_error_of_the_sender_and_none_of_explain(approvers, monkeypatch):
+    monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 0)
+    expense = Expense.objects.create()
+    with pytest.raises(GraphError, match=r"count\(\) returned 0; it must return a whole number of at least 1"):
+        approve(expense, approvers[0])
+    assert not Event.objects.exists()
+    assert "0 of several senders" in expense.explain()[0].sentence
 
 
 def test_sender_withdraws_an_event_while_others_are_missing(approvers):

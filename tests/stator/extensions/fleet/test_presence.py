@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError, connections
 from django.db.models.functions import Now
 
 from stator import __version__
@@ -50,6 +51,21 @@ def test_further_words_are_one_update_and_rare(presence, django_assert_max_num_q
     with django_assert_max_num_queries(6):
         presence.show()
     assert (Worker.objects.live().count(), Worker.objects.get().handled) == (1, 9)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database_that_is_away_keeps_no_word_from_another():
+    def down(*args):
+        raise OperationalError("away")
+
+    both = [operations_of(Errand, "vendor", alias) for alias in ("other", "default")]
+    presence = Presence(new_worker_id(), both, lambda: dict(FIGURES))
+    with connections["other"].execute_wrapper(down), pytest.raises(OperationalError, match="away"):
+        presence.show()
+    assert Worker.objects.using("default").live().count() == 1
+    # It is said again, there as well.
+    presence.show()
+    assert Worker.objects.using("other").live().count() == 1
 
 
 def test_what_apps_publish_is_written_when_it_changes(statements_of_show):

@@ -6,11 +6,12 @@ from stator.extensions.fleet.fingerprints import fingerprints
 from stator.extensions.fleet.presence import published_by
 from stator.extensions.fleet.versions import Fleet, graphs_published
 from stator.extensions.problems.kind import differing
+from stator.extensions.problems.reasons import explain_counts
 from stator.graph import State, StateGraph
 from stator.models import Worker
 from stator.rows import workers
 from stator.rows.workers import live_workers
-from tests.stator.making import ago, operations_of, raw
+from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.basic import Step
 from tests.testapp.explained import Errand, ErrandGraph
 
@@ -55,6 +56,13 @@ def live(number, graph=ErrandGraph, *, label=LABEL, host="oak"):
     )  # fmt: skip
 
 
+def of_another(state, **columns):
+    """An object that another version of the code has moved."""
+    errand = put(Errand)
+    change(errand, state=state, **columns)
+    return errand
+
+
 def told():
     fleet = Fleet("default", live_workers("default", graphs=workers.GRAPHS))
     found = differing("testapp.Errand", fleet.versions(Errand), *GRAPHS)
@@ -97,3 +105,29 @@ def test_versions_are_told_with_their_workers_and_with_what_only_some_know(djang
         "know asked, checked, done, heir, limited and 2 more; oak/9, this process know asked, done, heir, limited, "
         "outside and 1 more; new differs in options or transitions."
     )
+
+
+def test_workers_that_all_differ_from_this_process_are_told():
+    live(1, NewerGraph)
+    assert told() == [
+        "testapp.Errand: 2 versions of its graph run, so a process leaves alone what only others know: oak/1 knows "
+        "checked; this process does not; "
+        "limited, new differ in options or transitions."
+    ]
+
+
+def test_object_in_a_state_of_newer_workers_waits_for_them():
+    live(3, NewerGraph)
+    live(4, NewerGraph)
+    live(5)
+    errand = of_another("checked")
+    [reason] = errand.explain()
+    assert (reason.code, reason.numbers["workers"]) == ("other_version", ["oak/3", "oak/4"])
+    assert reason.sentence == (
+        "State 'checked' is not in the graph of this process; workers oak/3, oak/4 know it, so the object waits for "
+        "one of them."
+    )
+    assert explain_counts(Errand.objects.all()) == {"other_version": 1}
+    raw(Worker).filter(pid__lt=5).update(stopped=ago(1))
+    assert [reason.code for reason in errand.explain()] == ["unknown_state"]
+    assert explain_counts(Errand.objects.all()) == {"unknown_state": 1}

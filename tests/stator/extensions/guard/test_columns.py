@@ -1,14 +1,15 @@
 """Managers and querysets of managed models never write the columns of the framework directly."""
 
 import pytest
-from django.db import transaction
+from django.db import migrations, models, transaction
 from django.db.models import F, Value
 
 from stator.exceptions import ProtectedColumn
 from stator.models import History
+from stator.querysets import ManagedQuerySet
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from tests.stator.making import LEASED, raw, row
-from tests.testapp.basic import Author, Page, PageGraph
+from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet
 from tests.testapp.keys import Branch
 
 pytestmark = pytest.mark.django_db
@@ -16,12 +17,19 @@ pytestmark = pytest.mark.django_db
 
 WAYS = {
     "default manager": lambda: Page._default_manager.all(),
+    "filtering manager": lambda: Page.visible.all(),
+    "plain manager": lambda: Page.objects.all(),
     "manager itself": lambda: Page.objects,
     "manager from a queryset": lambda: Page.pages.about("a"),
+    "queryset as manager": lambda: Page.as_manager.about("a"),
     "manager that builds its queryset": lambda: Page.by_hand.all().about("a"),  # type: ignore[attr-defined]
     "operators' own": lambda: Page.stator.all(),
+    "foreign key": lambda: Author.objects.get().pages.all(),
     "many to many": lambda: Author.objects.get().reads.all(),
+    "filtered": lambda: Page.objects.filter(title="a"),
     "chained": lambda: Page.objects.exclude(title="x").order_by("pk").select_related("author"),
+    "joined": lambda: Page.objects.filter(author__name="eve"),
+    "using": lambda: Page.objects.using("default"),
 }
 
 
@@ -89,3 +97,27 @@ def test_bulk_create_may_overwrite_other_columns_on_conflict_and_not_ours(page):
         with pytest.raises(ProtectedColumn, match="can be written only by a transition"):
             act()
     assert row(page).state_claim == LEASED["state_claim"]
+
+
+def test_related_managers_create_ready_rows():
+    eve = Author.objects.create(name="eve")
+    page = eve.pages.create(title="a")
+    assert row(page).state_ready
+    made, created = eve.pages.update_or_create(title="a", defaults={"state": "review"})
+    assert not created
+    assert row(made).state == "review"
+    eve.pages.clear()
+    assert row(page).author is None
+
+
+def test_managers_of_managed_models_keep_their_names_methods_and_migrations():
+    assert type(Page.pages).__name__ == "ManagerFromPageQuerySet"
+    assert isinstance(Page.as_manager.all(), PageQuerySet)
+    assert isinstance(Page.by_hand.all(), PageQuerySet)
+    assert isinstance(Page.by_hand.all(), ManagedQuerySet)
+    as_manager, _, qs_class, *_ = Page.as_manager.deconstruct()
+    assert as_manager
+    assert qs_class == "tests.testapp.basic.PageQuerySet"
+    assert isinstance(Page.objects, models.Manager)
+    operation = migrations.AlterModelManagers("page", [("visible", Page.visible)])
+    assert operation.managers[0][1].deconstruct()[1] == "tests.testapp.basic.Visible"

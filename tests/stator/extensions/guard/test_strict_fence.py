@@ -147,6 +147,17 @@ def test_it_survives_renames_of_the_model_and_of_its_key():
 
 
 @on_postgresql
+def test_function_stays_while_another_table_needs_it():
+    migrate(StrictFence("Line"))
+    migrate(StrictFence("Step"))
+    assert made() == (2, 1)
+    migrate(StrictFence("Line", enabled=False))
+    assert made() == (1, 1)
+    migrate(StrictFence("Step"), backwards=True)
+    assert made() == (0, 0)
+
+
+@on_postgresql
 def test_table_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="Author has no state_claim in its own table"):
         migrate(StrictFence("Author"))

@@ -108,12 +108,32 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     assert all(process.killed for process in processes.made)
 
 
+async def test_idle_process_that_does_not_end_is_killed_with_its_worker(processes, monkeypatch):
+    monkeypatch.setattr(module, "CLOSING", 0.05)
+    monkeypatch.setattr(processes, "retire", lambda process: process.answers.get())
+    apart = Apart()
+    claim = await apart.begin()
+    [process] = processes.made
+    process.answers.put(RECORDED)
+    await until(lambda: apart.told == [(claim, RECORDED)])
+    await apart.alone.close()
+    assert process.killed
+
+
 def test_extension_of_an_attempt_in_a_process_counts_in_the_worker_too():
     claim, noted, answers = FakeClaim(FakeOperations()), [], iter([{"extended": 100.0}, RECORDED])
     claim.take_news, claim.note_extension = print, lambda seconds, now: noted.append(seconds)
     process = SimpleNamespace(ask=lambda request: next(answers), answer=lambda: next(answers))
     assert module._attempt(process, claim, {}) == RECORDED
     assert noted == [100.0]
+
+
+async def test_object_that_was_not_begun_is_handed_back(processes):
+    apart = Apart()
+    claim = await apart.begin()
+    processes.made[0].answers.put({"ended": "not begun"})
+    await until(lambda: apart.ended == [(claim, Released())])
+    assert apart.told == []
 
 
 async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(processes, monkeypatch, caplog):
@@ -162,6 +182,16 @@ async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
     assert processes.made[1].killed
     await asyncio.sleep(0)
     assert (len(apart.ended), apart.told) == (2, [])
+
+
+async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes):
+    apart = Apart()
+    claim = await apart.begin()
+    processes.made[0].kill()
+    await until(lambda: apart.told)
+    assert (apart.told, apart.ended, apart.alone.running) == ([(claim, {})], [], {})
+    await apart.begin()
+    assert len(processes.made) == 2
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,19 +1,37 @@
 """How much is claimed: by the limit of a state, by what the model lets a worker claim, and without quarantine."""
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from stator.db.claims import Claims
+from stator.db.suspensions import ResumptionPace
 from stator.extensions.limits.models import Limit
+from stator.extensions.refusals import refusals
 from stator.models import Report
 from stator.rows.claimable import Crashes
 from tests.sizes import PATIENCE
 from tests.stator.making import automatic, begun_beside, raw
 from tests.stator.running import work
-from tests.testapp.power import Ride, Visitor
+from tests.testapp.power import Ride, Transfer, Visitor
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(make, monkeypatch):
+    monkeypatch.setattr(refusals, "PACE_OF_CLAIMS", ResumptionPace(0.0))
+    made = make(Transfer)
+    Transfer.objects.create()
+
+    def refuse(execute, sql, params, many, context):
+        raise IntegrityError("there is one already")
+
+    if connection.vendor == "postgresql" and type(made.claims) is not Claims:
+        pytest.skip("its claims are not sent by Django's cursor")
+    with connection.execute_wrapper(lambda *call: refuse(*call) if "UPDATE" in call[1] else call[0](*call[1:])):
+        assert made.claim(list(made.graph.automatic_states), 1) == []
+    assert len(made.claim(list(made.graph.automatic_states), 1)) == 1
 
 
 def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(make):

@@ -6,11 +6,13 @@ from stator.db import chores
 from stator.db.probe import look
 from stator.extensions.pauses.models import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.graph.outcomes import Moved
-from stator.models import Action, Pause
+from stator.models import Action, History, Pause
+from stator.runner import StatorRunner
 from stator.worker.dispatcher import lanes_of
-from tests.stator.making import ago, operations_of, put, raw
+from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
+from tests.testapp.mails import Mail
 from tests.testapp.power import Customer, Order
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,7 +87,16 @@ def test_timeouts_and_conditions_of_external_states_go_on(operations):
     assert chores.move_matching(operations, 10).count == 1
 
 
-@pytest.mark.parametrize("name", ["customer_id", None])
+def test_worker_that_starts_and_drains_leaves_paused_rows_alone():
+    kept, moved = put(Errand, tenant=1), put(Errand, tenant=2)
+    Errand.stator.pause(where={"tenant": 1})
+    summary = StatorRunner([Errand], until_idle=True).run()
+    assert summary.handled == {"testapp.errand": 1}
+    assert [raw(Errand).get(pk=row.pk).state for row in (kept, moved)] == ["new", "done"]
+    assert StatorRunner([Errand]).run_single_cycle() == 0
+
+
+@pytest.mark.parametrize("name", ["customer", "customer_id", None])
 def test_pause_compares_the_key_of_a_related_object_or_null(name):
     some = Customer.objects.create(blocked=True)
     customers = (some, None) if name else (None, some)
@@ -96,7 +107,7 @@ def test_pause_compares_the_key_of_a_related_object_or_null(name):
     assert held.explain()[0].code == "paused"
 
 
-@pytest.mark.parametrize("lookup", ["customer__blocked", "state__in"])
+@pytest.mark.parametrize("lookup", ["customer__blocked", "id__lt", "state__in"])
 def test_lookups_are_refused_with_what_to_do_instead(lookup):
     value = ["working"] if lookup.endswith("in") else 1
     with pytest.raises(ValueError, match=r"a pause compares fields of testapp.Order .*claimable in StatorMeta"):
@@ -116,17 +127,28 @@ def test_resume_ends_what_was_named():
     assert Pause.objects.count() == 5
 
 
+def test_state_is_named_by_its_value_even_if_that_is_zero():
+    for state in (0, "0", "queued"):
+        assert Mail.stator.pause(state).state == "queued"
+        assert (Mail.stator.resume(3), Mail.stator.resume(state)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [
         ({"state": "nowhere"}, "'nowhere' is not a state of ErrandGraph"),
         ({"where": {"tenent": 3}}, "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
         ({"where": {"tenant": "three"}}, "does not fit testapp.Errand: .*expected a number but got 'three'"),
+        ({"where": {"tenant__lt": float("inf")}}, "cannot be stored as JSON"),
+        ({"where": {"name__nope": "a"}}, "does not fit testapp.Errand"),
         ({"where": {"name__regex": "("}}, "patterns are not allowed"),
         ({"where": {"name": "a\0b"}}, "must not have a NUL"),
+        ({"where": {"name": object()}}, "cannot be stored as JSON"),
+        ({"where": {"tenant__range": [1]}}, "does not fit testapp.Errand: tuple index out of range"),
         ({"where": [3]}, "must be a dictionary of lookups"),
         ({"where": {"name": "a" * 3000}}, "more than 2000 characters"),
         ({"seconds": 0}, "seconds=0 must be a number above 0"),
+        ({"seconds": float("nan")}, "must be a number above 0"),
     ],
 )
 def test_pause_that_cannot_be_meant_is_refused_in_one_line(what, message):
@@ -161,6 +183,17 @@ def test_condition_that_this_code_does_not_understand_holds_the_whole_state(oper
     look(operations)
     assert claimed(operations) == {heir.pk}
     assert "stator.pause_unclear" in caplog.text
+
+
+def test_retry_and_unlock_record_who_did_it():
+    errand = put(Errand, state_failures=2)
+    Errand.stator.retry(actor="ada")
+    change(errand, state_claim="00000000-0000-8000-8100-000000000001")
+    Errand.stator.unlock(actor="ada")
+    kept = History.objects.order_by("pk").values_list("actor", "reason", "source", "to", "kind")
+    assert list(kept) == [("ada", "retried", "new", "", "hand"), ("ada", "unlocked", "new", "", "hand")]
+    Errand.stator.retry()
+    assert History.objects.count() == 2
 
 
 def pause_by_name(model, pks):

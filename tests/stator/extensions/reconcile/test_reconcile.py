@@ -133,6 +133,16 @@ def test_value_that_is_changed_in_place_is_a_change(spec, loaded):
         spec.save()
 
 
+def test_equal_value_is_no_change(spec):
+    same = {"wishes": {"hosts": ["a"], "by": {"name": "x"}}, "paper": "one.txt"}
+    for name, value in same.items():
+        setattr(spec, name, value)
+    spec.save()
+    Spec.objects.update(**same)
+    Spec.objects.bulk_update([spec], ["wishes", "paper"])
+    assert version(spec) == 0
+
+
 @pytest.mark.django_db(transaction=True)
 def test_update_is_of_all_rows_or_of_none(monkeypatch):
     monkeypatch.setattr(locking, "BATCH", 1)
@@ -183,6 +193,16 @@ def test_every_way_to_write_looks_again_once(how, state):
     assert [kept.reason for kept in History.objects.all()] == ["domain changed"] * (state == "serving")
     assert StatorRunner([Site]).run_single_cycle() == 1
     assert state_of(site)[0] == "serving"
+
+
+def test_delay_of_the_first_attempt_stays(monkeypatch):
+    monkeypatch.setattr(SiteGraph.checking, "attempt_immediately", False)
+    site = settled()
+    site.domain = "b"
+    site.save()
+    found = Site.objects.get(pk=site.pk)
+    assert (found.state, found.state_version, found.state_ready) == ("checking", 1, False)
+    assert ago(-3500) < found.state_next_attempt < ago(-3700)
 
 
 def test_external_state_is_left_to_whoever_moves_it():

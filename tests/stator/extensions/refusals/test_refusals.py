@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, connection
+from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
 from django.db.models.signals import post_delete
 
 from stator.db import chores, suspensions
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
+from stator.db.retry import is_refusal
 from stator.extensions.refusals import refusals
 from stator.runner import StatorRunner
 from tests.sizes import PATIENCE
@@ -100,6 +101,29 @@ def test_row_that_a_chore_is_refused_is_passed_over_told_of_and_left_alone(make,
     assert chore(operations) == 1
 
 
+UNIQUE_LATE = ("CREATE UNIQUE INDEX one_late ON testapp_step (name) WHERE state = 'late'", "DROP INDEX one_late")
+# Without indexes that have a condition.
+ONE_LATE = (
+    "ALTER TABLE testapp_step ADD COLUMN one_late varchar(100) AS (CASE WHEN state = 'late' THEN name END) STORED,"
+    " ADD UNIQUE INDEX one_late (one_late)",
+    "ALTER TABLE testapp_step DROP INDEX one_late, DROP COLUMN one_late",
+)
+
+
+def test_of_rows_that_exclude_each_other_one_is_moved(make, caplog):
+    steps = [put(Step, name=name, **LONG_AGO) for name in "aab"]
+    with connection.cursor() as cursor:
+        cursor.execute(ONE_LATE[0] if connection.vendor == "mysql" else UNIQUE_LATE[0])
+    try:
+        assert chores.time_out(make(), 9).count == 2
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(ONE_LATE[1] if connection.vendor == "mysql" else UNIQUE_LATE[1])
+    [(_, left)] = warnings_of(caplog)
+    assert raw(Step).get(state="new").pk == int(left)
+    assert int(left) in [step.pk for step in steps[:2]]
+
+
 def test_refused_rows_at_the_head_keep_no_others_from_their_turn(make, monkeypatch, clock):
     monkeypatch.setattr(refusals, "AT_ONCE", 2)
     steps = [put(Step, state_ready=False, state_next_attempt=ago(100 - number)) for number in range(7)]
@@ -138,6 +162,18 @@ def test_worker_does_what_it_is_not_refused_and_ends_when_nothing_else_is_left()
         summary = StatorRunner([Step], until_idle=True, run_for=PATIENCE).run()
     assert summary.ended == "idle"
     assert raw(Step).get(state="done") == steps[4]
+
+
+def test_error_of_a_statement_is_no_matter_of_rows():
+    class Cause(Exception):
+        sqlstate = "42501"
+
+    of_a_statement, raised = ProgrammingError("denied"), ProgrammingError("no")
+    of_a_statement.__cause__, raised.__cause__ = Cause(), type("Raised", (Cause,), {"sqlstate": "P0001"})()
+    assert not is_refusal(of_a_statement)
+    assert not is_refusal(ProgrammingError("placeholders"))
+    assert not is_refusal(OperationalError("gone"))
+    assert all(map(is_refusal, (raised, IntegrityError("no"), DataError("too long"))))
 
 
 # Claims
@@ -194,3 +230,25 @@ def test_row_whose_deletion_a_receiver_refuses_keeps_no_others(make, error, capl
         assert chores.delete_due(make(Rest), 9) == 1
     assert [one.pk for one in raw(Rest)] == [kept.pk]
     assert warnings_of(caplog) == [("delete", str(kept.pk))]
+
+
+@pytest.fixture
+def heard():
+    """Collect the timeout of each session while a receiver is called for a deletion."""
+    idle = []
+
+    def receive(sender, instance, **values):
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW idle_in_transaction_session_timeout")
+                idle.append(cursor.fetchone()[0])
+
+    post_delete.connect(receive, sender=Rest)
+    yield idle
+    post_delete.disconnect(receive, sender=Rest)
+
+
+def test_receivers_of_deletions_may_take_their_time(make, heard):
+    put(Rest, state_changed=ago(61))
+    assert chores.delete_due(make(Rest), 9) == 1
+    assert heard in ([], ["0"])

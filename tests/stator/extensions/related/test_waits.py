@@ -5,6 +5,7 @@ import threading
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
+from django.db.models import F
 
 from stator.db import chores
 from stator.db.interface import new_token
@@ -22,6 +23,8 @@ from stator.worker.duties import When, duties_of
 from tests.sizes import PATIENCE
 from tests.stator.extensions.related.waiting import is_parked, waiting
 from tests.stator.making import (
+    ago,
+    at_once,
     automatic,
     change,
     claim_all,
@@ -104,6 +107,23 @@ def test_both_relations_have_to_be_there(rollouts):
     assert [claim.pk for claim in claim_all(rollouts)] == [second.pk]
 
 
+def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
+    build, rollout = waiting(rollouts)
+    rollout.transition_perform("started")
+    assert claim_all(rollouts) == []
+    change(rollout, state="new", state_changed=ago(8000))
+    assert chores.time_out(rollouts, 10).count == 1
+    assert row(rollout).state == "stale"
+
+
+def test_operators_have_no_way_around_waiting(rollouts):
+    _, rollout = waiting(rollouts)
+    assert rollout.stator.due(None) is False
+    assert Rollout.stator.retry() == 1
+    assert claim_all(rollouts) == []
+    assert is_parked(rollout)
+
+
 # What no move tells
 
 
@@ -116,6 +136,14 @@ def test_row_that_is_given_another_object_to_wait_for_is_judged_anew(rollouts):
     assert Rollout.objects.filter(pk=made[2].pk, build__slow=True).update(build=None) == 1
     assert Rollout.objects.filter(pk=made[3].pk).update(build_id=None) == 1
     assert {claim.pk for claim in claim_all(rollouts)} == {rollout.pk for rollout in made}
+
+
+def test_other_writes_leave_a_waiting_row_where_it_is(rollouts):
+    _, rollout = waiting(rollouts)
+    Rollout.objects.update(name="x")
+    Rollout.objects.filter(pk=rollout.pk).update(name=F("name"))
+    rollout.save(update_fields=["name"])
+    assert is_parked(rollout)
 
 
 def test_deleted_object_is_waited_for_no_longer(rollouts):
@@ -179,8 +207,12 @@ def test_explained_by_the_object_and_its_states():
     ("waits_for", "message"),
     [
         ([], r"waits_for=\[\] must map names of relations to lists of states"),
+        ({}, r"waits_for={} must map names of relations to lists of states"),
         ({"nothing": ["a"]}, r"names 'nothing', which is not a ForeignKey or OneToOneField"),
+        ({"domain": ["a"]}, r"names 'domain', which is not a ForeignKey or OneToOneField"),
+        ({3: ["a"]}, r"names 3, which is not a ForeignKey or OneToOneField"),
         ({"plan": []}, r"must have a list of states for 'plan'"),
+        ({"plan": "done"}, r"must have a list of states for 'plan'"),
         ({"plan": [None]}, r"has a value for 'plan' that is not a state"),
         ({"plan": ["done"]}, r"'plan' leads to Plan, which is not a managed model"),
     ],
@@ -231,6 +263,33 @@ def test_object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked
     assert chores.mark_ready(rollouts, 10) == 1
     assert claim_all(rollouts) == []
     assert is_parked(rollout)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_move_and_parking_at_the_same_moment_lose_nobody(implementation):
+    builds = [Build.objects.create() for _ in range(40)]
+    rollouts = [Rollout.objects.create(build=build) for build in builds for _ in range(3)]
+    found = []
+
+    def park():
+        operations = operations_of(Rollout, implementation)
+        for _ in range(20):
+            chores.mark_ready(operations, 1000)
+            found.extend(claim.pk for claim in operations.claim(automatic(operations), 7))
+
+    def move():
+        for build in builds:
+            Build.objects.get(pk=build.pk).transition_perform("built")
+
+    at_once(park, park, move)
+    left = operations_of(Rollout)
+    # Without a scheduling pass: whatever was parked has been woken.
+    assert not raw(Rollout).filter(parked()).exists()
+    chores.mark_ready(left, 1000)
+    found.extend(claim.pk for claim in claim_all(left, 1000))
+    assert sorted(found) == sorted(rollout.pk for rollout in rollouts)
 
 
 @pytest.mark.postgresql

@@ -185,6 +185,18 @@ def test_explained_by_what_is_missing_and_linked(django_assert_max_num_queries, 
     assert admin_client.get(url).context["cl"].result_count == 2
 
 
+def test_explained_if_there_is_nothing_to_wait_for_or_nothing_left():
+    (every, _) = basket_of(0)[0].explain()
+    assert every.sentence == "Waits for items in packed; there are none."
+    basket, (item,) = basket_of(1)
+    change(item, state="packed")
+    assert basket.explain()[0].sentence == "Waits for a worker's next pass: all 1 items are in packed."
+    van = Van.objects.create(driver=Driver.objects.create())
+    assert [reason.code for reason in van.explain()][-1] == "heeds_related"
+    change(van, state="loaded")
+    assert van.explain()[0].sentence == "Waits for one of 1 driver to be in ready: 1 in asleep (for 0 s)."
+
+
 # At the same moment
 
 

@@ -12,6 +12,7 @@ from stator.testing import advance, drain
 from tasks.actions.registry import RegisteredAction, registry
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.extensions.batches import chores
+from tasks.extensions.batches.chores import tell_first_failures
 from tasks.graph import TaskGraph
 from tasks.models import Batch, Task
 from tests.stator.making import claim_all, operations_of
@@ -75,6 +76,14 @@ def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishe
     assert told(queue) == [("report", {"batch": batch.pk})]
 
 
+def test_action_of_a_batch_learns_of_which_whatever_its_data(queue):
+    batch = batch_of(queue, 1, on_done={"action": "report", "data": {"to": "ann"}, "metadata": {"tenant": 3}})
+    end(queue)
+    settle(batch)
+    [task] = queue.tasks.filter(key__startswith="tasks.batch:")
+    assert (task.data, task.metadata) == ({"to": "ann"}, {"tenant": 3, "batch": batch.pk})
+
+
 def test_context_has_the_batch_of_a_task_and_of_the_action_of_a_batch(monkeypatch):
     found = {}
     for name in ("work", "report"):
@@ -116,20 +125,60 @@ def test_first_failure_is_told_at_once_and_once(queue):
     assert [action for action, _ in told(queue)] == ["complain"]
 
 
-def test_first_failure_is_told_behind_many_batches_without_one(queue, monkeypatch):
+def test_first_failure_that_ends_the_batch_is_told_first(queue, monkeypatch):
+    monkeypatch.setattr(chores, "tell_first_failures", lambda *given: None)
+    batch = batch_of(queue, 1, **FIRST)
+    end(queue, "fail", "no")
+    assert settle(batch) == "failed"
+    assert [action for action, _ in told(queue)] == ["alarm", "complain"]
+
+
+def test_first_failure_whose_process_died_is_told_by_the_next_pass(queue, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(chores, "tell_first_failures", lambda *given: None)
+        batch = batch_of(queue, 2, **FIRST)
+        end(queue, "fail", "no")
+    assert (told(queue), state(batch)) == ([], "running")
+    StatorRunner([Task]).run_single_cycle()
+    assert told(queue) == [("alarm", {"to": "ann"})]
+
+
+def test_first_failure_waits_for_a_queue_that_takes_nothing(queue):
+    batch_of(queue, 2, **FIRST)
+    claim = claim_one(queue)
+    queue.pause(publish=True)
+    claim.fail("no")
+    assert told(queue) == []
+    queue.resume()
+    tell_first_failures("default")
+    assert [action for action, _ in told(queue)] == ["alarm"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_first_failure_is_told_behind_many_batches_without_one(queue, monkeypatch, ended):
     monkeypatch.setattr(chores, "AT_ONCE", 2)
-    for _ in range(3):
-        batch_of(queue, 1, **FIRST)
-    end(queue)
-    drain(Batch)
+    before = [batch_of(queue, 1, **FIRST) for _ in range(4)]
+    if ended:
+        for batch in before:
+            end(queue)
+            assert settle(batch) == "done"
     with monkeypatch.context() as patched:
         patched.setattr(chores, "tell_first_failures", lambda *given: None)
         last = batch_of(queue, 2, **FIRST)
         claims = queue.claim(worker="bot-2", limit=20)
         next(claim for claim in claims if claim.task.batch_id == last.pk).fail("no")
     assert [action for action, _ in told(queue) if action == "alarm"] == []
-    StatorRunner([Task]).run_single_cycle()
+    tell_first_failures("default")
     assert [action for action, _ in told(queue) if action == "alarm"] == ["alarm"]
+
+
+def test_of_a_canceled_batch_no_failure_is_told(queue):
+    batch = batch_of(queue, 2, **FIRST)
+    claim = claim_one(queue)
+    batch.cancel()
+    claim.fail("no")
+    tell_first_failures("default")
+    assert told(queue) == []
 
 
 @pytest.mark.postgresql
@@ -140,16 +189,27 @@ def test_of_many_first_failures_at_once_one_is_told(queue):
     assert len(told(queue)) == 1
 
 
+def test_worker_process_moves_the_batch_with_its_last_task():
+    queue = make_queue(actions_elsewhere=False)
+    batch = Batch(on_done="told")
+    queue.publish_many(messages(3), batch=batch)
+    drain(Task, Batch)
+    batch.refresh_from_db()
+    assert (batch.state, batch.counts()["completed"]) == ("done", 3)
+    assert told(queue) == [("told", {"batch": batch.pk})]
+
+
 def test_batch_with_dead_letters_fails_each_time_and_is_done_once_they_are_repeated(queue):
     batch = batch_of(queue)
     end(queue)
     end(queue, "fail", "no")
     assert (settle(batch), batch.counts()["errored"]) == ("failed", 1)
-    for how in ("fail", "resolve"):
+    for _ in range(2):
         assert batch.requeue(actor="ann").count == 1
         assert (state(batch), batch.counts()["pending"]) == ("running", 1)
         queue.tasks.filter(key__startswith="tasks.batch:").update(priority=2**60)
-        end(queue, how, "no")
+        how = "fail" if len(told(queue)) == 1 else "resolve"
+        end(queue, how, *["no"] * (how == "fail"))
         settle(batch)
     assert batch.state == "done"
     assert told(queue) == [("complain", {"to": "ann"}), ("complain", {"to": "ann"}), ("report", {"batch": batch.pk})]

@@ -98,11 +98,14 @@ def test_body_that_raises_ends_the_loop_and_releases_its_claim_alone(queue):
     assert claimed(queue, "bot-2") == ["b"]
 
 
-def test_loop_that_is_left_releases_what_it_began_and_hands_back_the_rest(queue):
+@pytest.mark.parametrize("end", ["break", "close"])
+def test_loop_that_is_left_releases_what_it_began_and_hands_back_the_rest(queue, end):
     tasks = publish(queue, "abc")
     loop = iter(queue.consume(worker="bot-1", limit=3))
     for _ in loop:
         break
+    if end == "close":
+        loop.close()
     del loop
     assert statuses(tasks) == ["pending"] * 3
     assert claimed(queue, "bot-1") == ["b", "c"]
@@ -149,20 +152,30 @@ def test_interval_of_the_task_is_followed_and_a_changed_one_taken_at_the_next_he
         loop.stop()
 
 
-def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(queue):
+def lose_to_an_operator(task):
+    task.cancel(running=True)
+
+
+def lose_by_permission(task):
+    QuerySet(Task).update(worker_ids=["bot-2"])
+
+
+@pytest.mark.parametrize("lose", [lose_to_an_operator, lose_by_permission])
+def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(queue, lose):
     first, second = publish(queue, "a", heartbeat_interval=0.1), []
     loop = queue.consume(worker="bot-1")
     for claim in loop:
         if claim.task.action == "a":
             assert not claim.lost
-            QuerySet(Task).update(worker_ids=["bot-2"])
+            lose(fresh(first[0]))
             wait_until(lambda claim=claim: claim.lost)
             with pytest.raises(LeaseLost):
                 claim.verify()
             second = publish(queue, "b", worker_ids=["bot-1"])
         else:
             loop.stop()
-    assert statuses([*first, *second]) == ["pending", "completed"]
+    assert fresh(first[0]).status in ("canceled", "pending")
+    assert statuses(second) == ["completed"]
 
 
 def test_claim_is_lost_by_the_own_clock_while_the_database_is_away(monkeypatch):
@@ -215,6 +228,23 @@ def test_unexpected_errors_are_tried_again_by_the_same_worker_and_then_fail(queu
     assert (fresh(task).attempts, fresh(task).state_failures) == (1, 1)
 
 
+def test_number_of_the_task_replaces_that_of_the_loop(queue):
+    for own, calls, counted in ((0, 1, 0), (1, 2, 2), (4, 5, 5), (None, 3, 3)):
+        (task,) = publish(queue, "a", max_unexpected_retries=own)
+        loop, made = queue.consume(worker=f"bot of {own}", local_retries=2, local_delay=0.01), []
+        queue.publish("last")
+
+        def work(claim, loop=loop, made=made):
+            if claim.task.action == "last":
+                return loop.stop()
+            made.append(claim)
+            raise RuntimeError("no")
+
+        loop.run(work)
+        assert (len(made), task.runs.get().unexpected_errors) == (calls, counted)
+        task.cancel()
+
+
 def test_number_may_be_changed_while_the_task_runs(queue):
     (task,) = publish(queue, "a", max_unexpected_retries=100)
     loop = queue.consume(worker="bot-1", local_delay=0.01)
@@ -262,7 +292,8 @@ def test_errors_are_counted_with_the_task_over_all_claims_of_the_worker():
 # What goes wrong around it
 
 
-def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
+@pytest.mark.parametrize("error", OUTAGES)
+def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch, error):
     (task,) = publish(queue, "a")
     # Every claim and every end begins with these, also on a database that cannot do them.
     claim, move = claiming.claims.claim_at_once, claiming.claims.end
@@ -272,7 +303,7 @@ def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
         def call(*args, **kwargs):
             failures[name] -= 1
             if failures[name] >= 0:
-                raise OUTAGES[0]("gone")
+                raise error("gone")
             return function(*args, **kwargs)
 
         return call
@@ -310,7 +341,7 @@ def test_first_signal_stops_after_the_body_and_the_second_is_as_before(queue):
     assert [fresh(task).attempts for task in tasks] == [1, 0, 0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, None], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=str)
 def test_signal_or_stop_ends_the_loop_which_hands_back_what_it_has_not_begun(queue, number):
     tasks = publish(queue, "abc")
     loop = queue.consume(worker="bot-1", limit=3)

@@ -5,7 +5,9 @@ import threading
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
+from django.db import transaction
 
+from tasks.exceptions import TaskError
 from tasks.models import Run, Task
 from tasks.queue import claiming
 from tasks.queue.consuming import MAX_WAIT
@@ -160,3 +162,17 @@ def test_function_is_cancelled_when_its_claim_is_lost_and_the_loop_goes_on(queue
     run(lambda: loop.run(work))
     assert told == [True]
     assert sorted(Task.objects.values_list("state", flat=True)) == ["canceled", "completed"]
+
+
+def test_claim_waits_without_a_thread(queue):
+    async def both():
+        waiting = asyncio.create_task(queue.aclaim(worker="bot-1", wait=20))
+        await until(lambda: len(waiters) == 1)
+        await queue.apublish("a")
+        [claim] = await waiting
+        assert await queue.aclaim(worker="bot-1", wait=0.1) == []
+        return claim.task.action
+
+    assert run(both) == "a"
+    with transaction.atomic(), pytest.raises(TaskError, match="inside a transaction"):
+        run(lambda: queue.aclaim(worker="bot-1", wait=1))

@@ -1,5 +1,6 @@
 """Dead letters: each is told once, with all that is known of it, whichever way it came to its end."""
 
+import logging
 from datetime import timedelta
 
 import django
@@ -172,7 +173,16 @@ def test_arguments_are_in_no_log_and_in_the_mail_without_secrets(queue, caplog):
     assert "hunter2" not in repr(letter_of(fresh(task)))
 
 
-@pytest.mark.parametrize("path", ["no.such.thing", "os.sep"])
+@mailed
+def test_one_dead_letter_is_one_record_at_the_level_error(queue, caplog):
+    for end in ("fail", "release"):
+        caplog.clear()
+        queue.publish("resize", max_attempts=1)
+        getattr(claim_one(queue), end)("no")
+        assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1, end
+
+
+@pytest.mark.parametrize("path", ["no.such.thing", "os.sep", "nothing"])
 def test_what_is_called_with_dead_letters_must_be_there(settings, path):
     settings.STATOR_TASKS = {"NOTIFY": path}
     assert [message.id for message in check_notify()] == ["tasks.E002"]

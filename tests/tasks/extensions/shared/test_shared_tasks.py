@@ -63,6 +63,15 @@ def test_worker_gets_one_part_even_where_it_may_have_tasks_again():
     assert queue.claim(worker="bot-1") == []
 
 
+def test_part_that_is_given_up_is_for_another_worker(queue, whole):
+    claim_one(queue, "bot-0").release()
+    assert queue.claim(worker="bot-0") == []
+    claims = [claim_one(queue, f"bot-{number}") for number in (1, 2, 3)]
+    for claim in claims:
+        claim.resolve()
+    assert fresh(whole).status == "completed"
+
+
 def fail_for_good(claim):
     change(claim.task, state_attempts=99)
     claim.fail("no")
@@ -90,12 +99,18 @@ def test_whole_has_the_attempts_of_its_parts_and_the_workers_that_gave_them_up(q
     assert (fresh(whole).attempts, fresh(whole).rejected_by) == (4, ["bot-1", "bot-2"])
 
 
+def test_canceling_the_whole_cancels_its_parts(queue, whole):
+    whole.cancel()
+    assert fresh(whole).status == "canceled"
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+    assert queue.claim(worker="bot-1") == []
+
+
 def test_whole_that_runs_is_canceled_only_when_that_is_meant(queue, whole):
     claim = claim_one(queue)
     with pytest.raises(MoveRefused, match="is running"):
         whole.cancel()
     whole.cancel(running=True)
-    assert fresh(whole).status == "canceled"
     assert {part.status for part in whole.parts.all()} == {"canceled"}
     assert Run.objects.get().outcome == "canceled"
     with pytest.raises(Exception, match="the task is canceled"):
@@ -136,22 +151,23 @@ def test_number_of_workers_is_updated_with_the_key(queue, whole):
     assert (fresh(whole).status, whole.parts.count()) == ("completed", 2)
 
 
-def test_number_of_workers_that_a_shared_task_cannot_have_any_more_is_refused(queue, whole):
+@pytest.mark.parametrize(("workers", "said"), [(1, "cannot become 1"), (2, "more of its parts have ended")])
+def test_number_of_workers_that_a_shared_task_cannot_have_any_more_is_refused(queue, whole, workers, said):
     for number in range(2):
         claim_one(queue, f"bot-{number}").resolve()
     fail_for_good(claim_one(queue, "bot-2"))
     queue.publish("resize", key="k", worker_count=4, clear_failed=True, update=True)
     claim_one(queue, "bot-3").resolve()
-    for workers, said in ((1, "cannot become 1"), (2, "more of its parts have ended")):
-        with pytest.raises(PublishRefused, match=said):
-            queue.publish("resize", key="k", worker_count=workers, update=True)
+    with pytest.raises(PublishRefused, match=said):
+        queue.publish("resize", key="k", worker_count=workers, update=True)
     assert (fresh(whole).worker_count, whole.parts.count()) == (4, 4)
 
 
 @pytest.mark.parametrize(
     ("parts", "status"),
     [(["completed"] * 3, "completed"), (["completed", "errored", "errored"], "errored"),
-     (["completed", "errored", "pending"], "pending"), (["completed", "canceled", "pending"], "canceled")],
+     (["completed", "errored", "pending"], "pending"), (["errored", "errored", "errored"], "errored"),
+     (["completed", "canceled", "pending"], "canceled"), (["completed", "completed", "pending"], "pending")],
 )  # fmt: skip
 def test_workers_end_a_whole_whose_parts_ended_while_a_process_died(queue, whole, parts, status):
     for part, state in zip(whole.parts.order_by("pk"), parts, strict=True):
@@ -174,7 +190,7 @@ def test_workers_end_the_parts_of_a_whole_that_was_canceled_while_a_process_died
 
 @pytest.mark.postgresql
 def test_of_five_workers_three_run_it(queue):
-    for _ in range(4):
+    for _ in range(10):
         queue.publish("a", worker_count=3)
 
     def work(name):
@@ -182,10 +198,19 @@ def test_of_five_workers_three_run_it(queue):
             claims[0].resolve(name)
 
     race(5, work)
-    assert Task.objects.filter(whole=None, state="completed").count() == 4
+    assert Task.objects.filter(whole=None, state="completed").count() == 10
     for whole in Task.objects.filter(whole=None):
         assert len(set(whole.results)) == 3
-    assert Run.objects.count() == 12
+    assert Run.objects.count() == 30
+
+
+@pytest.mark.postgresql
+def test_worker_that_asks_several_times_at_once_gets_one_part(queue):
+    for _ in range(5):
+        queue.publish("a", worker_count=4)
+        claims = [claim for found in race(4, lambda name: queue.claim(worker="one", limit=4)) for claim in found]
+        assert len({claim.task.whole_id for claim in claims}) == len(claims) == 1
+        claims[0].task.whole.cancel(running=True)
 
 
 @pytest.mark.postgresql
