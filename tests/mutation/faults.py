@@ -45,7 +45,8 @@ TESTS = {
     "stator/worker/test_room.py",
     "stator/worker/executor.py": "stator/worker/test_attempts.py stator/worker/test_executor_atomic.py "
     "stator/worker/test_executor_batches.py stator/worker/test_executor_handlers.py",
-    "stator/worker/recorder.py": "stator/worker/test_recorder.py",
+    "stator/worker/recorder.py": "stator/worker/test_recorder.py stator/worker/test_executor_atomic.py "
+    "stator/test_runner.py",
     "stator/worker/heartbeat.py": "stator/worker/test_heartbeat.py",
     "stator/worker/dispatcher.py": "stator/worker/test_dispatcher.py",
     "stator/extensions/isolation/crashes.py": "stator/extensions/isolation/test_crash_isolation.py",

@@ -10,6 +10,7 @@ from stator.db.interface import Written
 from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
+from stator.worker.executor import Attempted
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, until
 
@@ -21,9 +22,12 @@ class Writing:
 
     def __init__(self, monkeypatch, size=100):
         self.batches, self.answers = [], []
-        self.told = Counter()
-        self.recorder = Recorder(self.run, size, Suspensions(), monitors=[self])
+        self.told, self.room = Counter(), 0
+        self.recorder = Recorder(self.run, size, Suspensions(), self.leave_room, monitors=[self])
         monkeypatch.setattr(module, "record", self.write)
+
+    def leave_room(self):
+        self.room += 1
 
     def ended(self, ended):
         self.told["ended"] += len(ended)
@@ -66,6 +70,13 @@ async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
     assert writing.recorder.held == {}
     assert writing.recorder.handled == {"app.model": 5}
     assert writing.recorder.moved == {("app.model", "done"): 5}
+
+
+async def test_each_end_of_an_attempt_leaves_room_for_the_next(writing):
+    writing = writing()
+    writing.add(DONE, Released())
+    writing.recorder.note_recorded(FakeOperations(), Attempted([], [(FakeClaim(FakeOperations()), DONE)]))
+    assert (writing.room, writing.told["ended"]) == (3, 1)
 
 
 async def test_outage_keeps_outcomes_and_the_next_time_repeats_those_in_doubt_with_what_came_meanwhile(writing):
