@@ -58,9 +58,9 @@ class TestTicks:
         go(1000)
         found = row(schedule)
         assert (found.state, found.dropped) == ("ended", 1 if fired else 2)
-        # By the clock of the tests, which moved the plan back.
-        late = None if found.fired is None else round((found.fired - found.fired_for).total_seconds())
-        assert late == (1000 - 120 if fired else None), first
+        # By the clock of the tests, which moved the plan back; a later tick is a minute less late.
+        late = None if found.fired is None else (found.fired - found.fired_for).total_seconds()
+        assert late == (pytest.approx(1000 - 120, abs=30) if fired else None), first
 
     def test_run_now_is_a_tick_more_and_leaves_the_timetable_alone(self, queue):
         schedule = schedule_of(queue, period=86400.0)
