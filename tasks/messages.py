@@ -229,10 +229,8 @@ def exclusive_value(key: str, metadata: dict[str, object]) -> str:
 def _check_names(message: Message) -> None:
     for name, most in TEXTS.items():
         value = getattr(message, name)
-        if value is None and name not in REQUIRED:
-            continue
-        if not isinstance(value, str) or not 0 < len(value) <= most or UNPRINTABLE.search(value):
-            raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
+        if value is not None or name in REQUIRED:
+            check_text(name, value, most)
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
     workers: object = message.worker_ids
@@ -243,6 +241,12 @@ def _check_names(message: Message) -> None:
             check_worker(worker)
         except TaskError as error:
             raise TaskError(f"worker_ids: {error}") from None
+
+
+def check_text(name: str, value: object, most: float = NAME_LENGTH) -> None:
+    """Raise ``TaskError`` if a value is no text that a name or a key may be."""
+    if not isinstance(value, str) or not 0 < len(value) <= most or UNPRINTABLE.search(value):
+        raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
 
 
 def _check_number(name: str, value: object, least: float, most: float, *, is_int: bool = False) -> None:

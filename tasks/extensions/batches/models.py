@@ -14,7 +14,7 @@ from stator.texts import JsonObject
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.extensions.batches.context import BATCH_KEY
 from tasks.graph import TaskGraph
-from tasks.messages import NAME_LENGTH
+from tasks.messages import NAME_LENGTH, check_text
 from tasks.queue import publishing
 from tasks.queue.operator_actions import Requeued
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
@@ -228,8 +228,7 @@ class Batch(StatorModel):
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
             return False
-        if self.key is not None and len(self.key) > NAME_LENGTH:
-            raise PublishRefused(f"the key of a batch must have 1 to {NAME_LENGTH} characters, got {len(self.key)}")
+        self._check_key()
         with remembered(str(queue._state.db), [self]):
             for name in ACTIONS:
                 setattr(self, name, self._checked(queue, name))
@@ -285,6 +284,14 @@ class Batch(StatorModel):
             publishing.publish(self.queue, [message], OnExistingKey(), over_http=self.over_http)
         except QueuePaused as paused:
             raise TryAgainLater(PAUSED, str(paused)) from None
+
+    def _check_key(self) -> None:
+        if self.key is None:
+            return
+        try:
+            check_text("batch key", self.key)
+        except TaskError as error:
+            raise PublishRefused(str(error)) from None
 
     def _checked(self, queue: "Queue", name: str) -> JsonObject | None:
         """Return one of its actions as a dictionary; raise ``PublishRefused`` if it cannot be published."""

@@ -328,6 +328,10 @@ def test_tasks_stay_until_their_batch_has_ended_and_the_batch_until_they_are_del
     assert not Batch.objects.exists()
 
 
+# That no batch can have, as no task.
+KEYS = ("k" * 201, "", "a\0", "a\ud800", 7)
+
+
 def test_batch_that_cannot_be_is_refused_with_its_tasks(queue):
     inside, batch = make_queue("inside", actions_elsewhere=False), batch_of(make_queue("other"))
     before = [model.objects.count() for model in (Batch, Task)]
@@ -338,7 +342,7 @@ def test_batch_that_cannot_be_is_refused_with_its_tasks(queue):
         (queue, Batch(on_done={"action": "report", "key": "k"}), "on_done must be the name of an action, or a"),
         (queue, Batch(on_done=7), "on_done must be the name of an action, or a dictionary"),
         (queue, Batch(on_failed={"action": "a", "priorty": 1}), "on_failed: a task has no option 'priorty'; did you"),
-        (queue, Batch(key="k" * 201), "the key of a batch must have 1 to 200 characters, got 201"),
+        *((queue, Batch(key=key), "batch key=.* must be a text of 1 to 200 printable characters") for key in KEYS),
         (inside, Batch(on_done="ecko"), r"on_done: no action 'ecko' is registered .* did you mean 'echo'\?"),
         (inside, Batch(on_done="resize"), "on_done: action 'resize' cannot be called with this data"),
     ):
