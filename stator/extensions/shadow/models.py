@@ -13,7 +13,7 @@ ACT_LENGTH = 100
 
 
 def name_of_handler(state: State) -> str:
-    """Return the act of an attempt."""
+    """Return the act of an attempt in a state: the name of its handler, as much of it as is stored."""
     return str(state.handler_name)[:ACT_LENGTH]
 
 
