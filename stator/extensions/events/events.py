@@ -316,12 +316,18 @@ def withdraw(
 
 
 def payload_of(form: BaseForm) -> dict[str, object]:
-    """Return the payload of an event from its valid form: the cleaned data, with the keys of chosen objects."""
+    """Return the payload of an event from its valid form: the cleaned data, with the keys of chosen objects.
+
+    Several objects without an order of their own come by their keys: the same choice is the same payload.
+    """
     chosen = {name: field for name, field in form.fields.items() if isinstance(field, ModelChoiceField)}
-    return {
-        name: chosen[name].prepare_value(value) if name in chosen else value
-        for name, value in form.cleaned_data.items()
-    }
+
+    def payload(name: str, value: object) -> object:
+        if isinstance(value, QuerySet) and not value.ordered:
+            value = value.order_by("pk")
+        return chosen[name].prepare_value(value) if name in chosen else value
+
+    return {name: payload(name, value) for name, value in form.cleaned_data.items()}
 
 
 def refusal_of(awaited: AwaitedEvent, instance: Model | None, by: object, named: str) -> str:

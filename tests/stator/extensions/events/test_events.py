@@ -198,6 +198,17 @@ def test_payload_has_the_keys_of_the_objects_that_its_form_chooses(approvers, mo
     assert Event.objects.filter(payload__approver=anna.pk).count() == 2
 
 
+def test_same_choice_is_the_same_payload_in_whatever_order_the_database_has_the_objects(approvers, monkeypatch):
+    anna, ben, ina = approvers
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
+    expense, chosen = Expense.objects.create(), {"approver": anna.pk, "readers": [ina.pk, anna.pk, ben.pk]}
+    assert expense.stator.send("reject", chosen, key="mail-17").event.payload["readers"] == [anna.pk, ben.pk, ina.pk]
+    # PostgreSQL writes a changed row behind the others.
+    for user in (ben, anna):
+        User.objects.filter(pk=user.pk).update(first_name="of late")
+    assert expense.stator.send("reject", chosen, key="mail-17").note == ""
+
+
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
