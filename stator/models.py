@@ -10,6 +10,7 @@ from django.apps import apps
 from django.db import models, router, transaction
 from django.db.models import QuerySet
 from django.db.models.base import ModelBase
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
@@ -52,7 +53,7 @@ from stator.rows.fields import (
 )
 from stator.rows.followers import followers_of, of_writes
 from stator.rows.indexes import add_indexes
-from stator.rows.keys import key_of, prepare_key, shown_key
+from stator.rows.keys import key_fields, key_of, prepare_key, shown_key
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.managers import manage
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, prepare_options, written_to
@@ -161,6 +162,12 @@ class ManagedModel(models.Model):
 
     class Meta:
         abstract = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Values from the database come by place.
+        if kwargs and self._state_field.name in kwargs:
+            self._is_state_given = True
 
     @classproperty
     def state_graph(cls) -> type[StateGraph]:  # noqa: N805
@@ -271,6 +278,8 @@ class ManagedModel(models.Model):
         using = using or router.db_for_write(type(self), instance=self)
         before = before_save(using, self)
         try:
+            if not (raw or force_insert) and "_loaded_state" not in self.__dict__:
+                self._note_row(using, update_fields)
             super().save_base(raw, force_insert, force_update, using, update_fields)
         finally:
             if before is not None:
@@ -364,6 +373,20 @@ class ManagedModel(models.Model):
             return base_qs.filter(state_claim=claim)
         mine: QuerySet[models.Model] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
         return base_qs if mine.exists() else base_qs.none()
+
+    def _note_row(self, using: str, names: Iterable[str] | None) -> None:
+        """Note the state of the row that an object with its key, which was not loaded, may overwrite with another.
+
+        A state that is only the default overwrites none. Nor does a copy of all columns, such as an old record.
+        """
+        field, values = self._state_field, self.__dict__
+        given = values.get("_is_state_given") or field.stored(values.get(field.attname)) != field.get_default()
+        is_new = any(getattr(self, each.attname) is None for each in key_fields(type(self)))
+        if not given or is_new or not isinstance(values.get("state_changed"), DatabaseDefault):
+            return
+        if names is None or field.name in names:
+            for row in self._mine(using).only(field.name):
+                self._loaded_state = field.loaded(row)
 
     @property
     def _is_moving(self) -> bool:

@@ -79,6 +79,48 @@ def test_stale_save_does_not_undo_a_move():
     assert (row(stale).title, row(stale).state, row(stale).state_version) == ("c", "published", 1)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda pk, state: Page(pk=pk, title="c", state=state),
+        lambda pk, state: assigned(Page(pk=pk, title="c"), state),
+        lambda pk, state: assigned(Page.objects.get(pk=pk), state),
+    ],
+    ids=["by the constructor", "assigned", "of a loaded object"],
+)
+def test_state_of_an_object_that_was_not_loaded_moves_its_row(make):
+    page = Page.objects.create(title="a")
+    make(page.pk, PageGraph.published).save()
+    assert (row(page).title, row(page).state, row(page).state_version) == ("c", "published", 1)
+    # An import that writes each object every night moves none again.
+    make(page.pk, "published").save()
+    assert (row(page).title, row(page).state_version) == ("c", 1)
+    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph"), transaction.atomic():
+        make(page.pk, "nowhere").save()
+    assert (row(page).title, row(page).state) == ("c", "published")
+
+
+def assigned(page, state):
+    page.state, page.title = state, "c"
+    return page
+
+
+def test_initial_state_moves_its_row_if_it_was_given():
+    page = Page.objects.create(title="a", state="published")
+    Page(pk=page.pk, title="b", state="draft").save(update_fields=["title"])
+    assert (row(page).title, row(page).state) == ("b", "published")
+    Page(pk=page.pk, title="b", state="draft").save()
+    assert row(page).state == "draft"
+
+
+def test_copy_of_a_whole_row_does_not_move_it():
+    page = Page.objects.create(title="a")
+    old = Page.objects.values().get()
+    page.transition_perform("published")
+    Page(**old | {"title": "b"}).save()
+    assert (row(page).title, row(page).state) == ("b", "published")
+
+
 def test_refused_holder_never_becomes_valid_again():
     page = Page.objects.create(title="a")
     late = claimed(page)
