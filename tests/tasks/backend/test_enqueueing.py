@@ -98,7 +98,8 @@ class TestEnqueueing:
         queue = Queue.objects.get()
         own = ("id", "created", "notice_due", "state_changed")
         made: list[dict[str, Any]] = [
-            {name: value for name, value in values.items() if name not in own} for values in Task.objects.values()
+            {name: value for name, value in values.items() if name not in own}
+            for values in Task.objects.order_by("pk").values()
         ]
         priorities = [each.pop("priority") for each in made]
         assert len({each["data"].pop("nonce") for each in made}) == 4
