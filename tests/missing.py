@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ _TESTING: set[int] = set()
 # What a call, a queryset and a publication say of a name that they do not know.
 UNKNOWN = re.compile(r"(?:keyword arguments?:?|Cannot resolve keyword|has no option|has no field named|has no) '(\w+)'")
 
+
+# What an extension can give attributes to is defined in these packages.
+OURS = ("stator", "tasks", "tests", "project")
 
 # Functions of the product that refuse what they do not know, whatever asks for it: publications, declarations, claims.
 REFUSE = ("tasks/messages.py", "tasks/actions/registry.py", "stator/querysets.py")
@@ -99,11 +103,23 @@ def pytest_runtest_call() -> Iterator[None]:
 def _asked_for(error: Exception) -> str:
     """Return the name that is unknown to what a test asked; empty if code that is left asked for it."""
     known = UNKNOWN.search(str(error))
-    name = getattr(error, "name", None) or (known and known[1]) or ""
+    name = error.name if isinstance(error, AttributeError) and _is_ours(error.obj) else ""
+    name = name or (known and known[1]) or ""
     root = Path(__file__).parent.parent
     paths = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root)]
     return name if ours and ours[-1].startswith(("tests/", *REFUSE)) else ""
+
+
+def _is_ours(asked: object) -> bool:
+    """Return whether an extension may have given it attributes: a module, a class or an object of ours.
+
+    ``None`` and what Django or Python make have none of them, so there a name is missing for another reason.
+    """
+    if isinstance(asked, ModuleType):
+        return asked.__name__.split(".")[0] in OURS
+    classes = asked.__mro__ if isinstance(asked, type) else type(asked).__mro__
+    return any(each.__module__.split(".")[0] in OURS for each in classes)
 
 
 pytest_runtest_setup = pytest_runtest_call

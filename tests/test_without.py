@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from stator import signals
+from tests import missing
 from tests.extensions import APPS, ROOT
+from tests.testapp.basic import Page
 from tests.without import copied, delete, fault, groups, try_without
 
 pytestmark = pytest.mark.once
@@ -49,6 +52,17 @@ def test_share_of_another_extension_goes_alone(tmp_path):
     (other / "__init__.py").write_text('KEPT = 1\nNAMED = ("stator.extensions.events.tracing.SPANS",)\n')
     delete(tmp_path, "tracing")
     assert [(path.name, path.read_text()) for path in other.iterdir()] == [("__init__.py", "KEPT = 1\n")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "skipped"), [(Page(), True), (Page.stator, True), (signals, True), (None, False), ([], False)], ids=repr
+)
+def test_only_what_ours_lack_is_missing(monkeypatch, asked, skipped):
+    name = "no_such_name"
+    monkeypatch.setattr(missing, "GONE", {name})
+    with pytest.raises(AttributeError) as raised:
+        getattr(asked, name)
+    assert (missing._asked_for(raised.value) in missing.GONE) is skipped
 
 
 def test_unknown_name_gets_one_line():
