@@ -30,7 +30,7 @@ from stator.rows.clock import moment_text
 from stator.rows.meta import M, owner_of
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
-from stator.rows.workers import live_workers
+from stator.rows.workers import are_shown, live_workers
 from stator.texts import COUNTED
 
 # An address cannot give a range's two values; a pattern may be invalid, or keep a database busy forever.
@@ -306,9 +306,9 @@ def notices(model_admin: admin.ModelAdmin, request: HttpRequest) -> dict[str, ob
     using, label = router.db_for_write(owner), owner._meta.label_lower
     return {
         "stator_notices": [notice for further in NOTICES for notice in further(model_admin, request)],
-        "stator_unserved": not (
-            state_field(owner).is_left or any(worker.serves(label) for worker in live_workers(using))
-        ),
+        "stator_unserved": not state_field(owner).is_left
+        and are_shown()
+        and not any(worker.serves(label) for worker in live_workers(using)),
         # Not only worker processes may serve the objects; the overview and their pages say whether anything does.
         "stator_has_others": read("own_workers", using, label, otherwise=False),
     }

@@ -29,6 +29,7 @@ from django.db.models.expressions import Combinable
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
+from stator.rows.readings import READINGS
 
 # Of what workers publish: their graphs, and the states that they leave to other code.
 GRAPHS, LEFT = F("published__stator__graphs"), F("published__stator__left")
@@ -106,6 +107,11 @@ class Worker(Model):
     def serves(self, label: str) -> bool:
         """Return whether it works on a model."""
         return label in self.models
+
+
+def are_shown() -> bool:
+    """Return whether workers show themselves in the table, so that none there means none: an extension does it."""
+    return "fleet" in READINGS
 
 
 def live_workers(using: str, **also: Combinable) -> list[Worker]:

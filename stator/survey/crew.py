@@ -18,7 +18,8 @@ class Crew:
 
     ``served``: for how many seconds without a gap there was one, up to now; 0 without a live one. What has waited for
     longer has waited for a worker to be started.
-    ``known``: False if the table of workers could not be read. ``left``: the states that each of them leaves alone.
+    ``known``: False if the table of workers could not be read, or nothing writes it.
+    ``left``: the states that each of them leaves alone.
     """
 
     live: int = 0

@@ -11,7 +11,7 @@ from stator.graph.states import State
 from stator.rows.left import left_by
 from stator.rows.news import HowFar
 from stator.rows.problem import TOO_LONG, Problem
-from stator.rows.workers import Worker
+from stator.rows.workers import Worker, are_shown
 from stator.survey.crew import Crew, served_for
 from stator.texts import COUNTED
 
@@ -257,7 +257,8 @@ class Workers:
         live = len(alive)
         lives = ((one.heard + one.since, 0.0 if one.status == "alive" else one.heard) for one in serving)
         served = served_for(lives) if live else 0.0
-        return Crew(live, served, Worker._meta.label_lower not in self.unread, left_by(alive, label))
+        known = are_shown() and Worker._meta.label_lower not in self.unread
+        return Crew(live, served, known, left_by(alive, label))
 
     @property
     def missed(self) -> list[WorkerStatus]:

@@ -23,6 +23,7 @@ from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
 from stator.rows.problem import Problem
+from stator.rows.workers import are_shown
 from stator.scopes import PATHS, Scope
 from stator.statements import Statement, counting, existing, first, joined
 from stator.survey.conditions import parts_of
@@ -80,7 +81,7 @@ class SchemaFigures:
 
 @dataclass(frozen=True, slots=True)
 class InSchemas:
-    """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
+    """The figures in each schema, by the label of the model; ``alone``: the schemas that are known to lack a worker.
 
     ``served``: what named them. ``suspect``: the schemas with signs of problems that kinds know. ``left_out``: why
     schemas are not served, by name. ``filled``: the schemas with objects.
@@ -168,7 +169,7 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *,
                 suspect |= {scope} if is_suspect else set()
                 for at, model in enumerate(kinds):
                     figures[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
-    alone = [scope for scope, live in workers.items() if not live]
+    alone = [scope for scope, live in workers.items() if not live and are_shown()]
     return InSchemas(served, figures, alone, models_in, suspect, left_out, filled)
 
 

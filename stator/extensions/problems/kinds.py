@@ -15,6 +15,7 @@ from stator.extensions.problems.surveyed import Survey
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.problem import ERROR, OK, WARNING, Problem
+from stator.rows.workers import are_shown
 
 CHANGE_IT = "Wait, or change the date, which a retry does not override."
 START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
@@ -100,7 +101,7 @@ KINDS: list[ProblemKind] = [
     ),
     ProblemKind.of_one(
         sentences.no_worker,
-        holds=lambda facts: facts.needs_worker and not facts.workers,
+        holds=lambda facts: facts.needs_worker and not facts.workers and are_shown(),
         rows=lambda many: NO_ROWS if many.served else ~NO_ROWS,
         remedy=START_ONE,
         alarming=True,

@@ -13,7 +13,7 @@ from stator.rows.due_times import parked
 from stator.rows.meta import graph_of
 from stator.rows.readings import read
 from stator.rows.state_column import state_field
-from stator.rows.workers import GRAPHS, live_workers
+from stator.rows.workers import GRAPHS, are_shown, live_workers
 
 NO_ROWS = Q(pk__in=[])
 
@@ -37,7 +37,7 @@ class Many:
         label = model._meta.label_lower
         live = live_workers(using, graphs=GRAPHS)
         fleet = read("fleet", using, live, otherwise=None)
-        served = any(worker.serves(label) for worker in live)
+        served = not are_shown() or any(worker.serves(label) for worker in live)
         newer = sorted(set(fleet.knowing(model)).difference(graph_of(model).renames)) if fleet else []
         return cls(model, using, load_settings(), served, newer)
 

@@ -7,6 +7,8 @@ from django.db import OperationalError, connection
 
 from stator.db.interface import new_token, new_worker_id
 from stator.extensions.problems.commands.doctor import servers
+from stator.extensions.problems.reasons import explain_counts
+from stator.rows.readings import READINGS
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
@@ -23,6 +25,15 @@ def test_healthy_site_is_all_ok(crew_of_all, calm):
     everywhere = {"database", "indexes", "states", "workers", "served", "troubles", "clock"}
     assert set(found) == everywhere | of_vendor[connection.vendor]
     assert found["workers"]["message"] == "every model has a live worker"
+
+
+def test_nothing_is_said_of_workers_that_nothing_shows(monkeypatch):
+    monkeypatch.delitem(READINGS, "fleet", raising=False)
+    errand = put(Errand, state_changed=ago(7200))
+    _, found = examined("--database", "default")
+    assert not {"workers", "served", "no worker"} & set(found)
+    assert "no_worker" not in {one.code for one in errand.explain()}
+    assert set(explain_counts(Errand.objects.all())) == {"in_line"}
 
 
 def test_database_that_cannot_be_used_ends_the_examination(monkeypatch):

@@ -17,6 +17,7 @@ from stator.extensions.problems.in_schemas import MAX_LOOKED, InSchemas, in_sche
 from stator.models import StatorModel
 from stator.rows.meta import by_database
 from stator.rows.problem import ERROR, OK, WARNING, Problem
+from stator.rows.workers import are_shown
 from stator.scopes import entering
 from stator.survey.looks import works_in_schemas
 from stator.texts import counted, one_line
@@ -109,7 +110,7 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
         if empty := [scope.path for scope in alone if scope not in known.filled]:
             message = f"no live worker in {counted(len(empty), 'schema')} without objects: {named(empty)}"
             yield alias, Problem("workers", message, remedy="start manage.py runstator", level=WARNING)
-        elif not alone:
+        elif not alone and are_shown():
             yield alias, Problem("workers", "every schema has a live worker", level=OK)
     looked = surveyed(known, MAX_LOOKED)
     for one in standing.judged(looked.problems()):
