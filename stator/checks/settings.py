@@ -8,7 +8,6 @@ from pathlib import Path
 
 from django.apps import apps
 from django.conf import settings
-from django.conf import settings as django_settings
 from django.core import checks
 from django.db import connections
 
@@ -26,10 +25,10 @@ def check_settings() -> Iterator[checks.CheckMessage]:
     """
     yield from _check_names()
     yield from _check_gone()
-    settings, problems = read_settings()
+    given, problems = read_settings()
     yield from Settings.errors(problems, "stator.E001")
-    most = getattr(django_settings, "STATOR_CONCURRENCY_PER_MODEL", None)
-    if not problems and most and settings.CONCURRENCY_PER_MODEL == most < settings.CONCURRENCY:
+    most = getattr(settings, "STATOR_CONCURRENCY_PER_MODEL", None)
+    if not problems and most and given.CONCURRENCY_PER_MODEL == most < given.CONCURRENCY:
         text = f"STATOR_CONCURRENCY_PER_MODEL={most} limits how many objects of a model are attempted at once."
         instead = f"STATOR = {{'CONCURRENCY_PER_MODEL': {most}}}"
         hint = f"In Takahe's Stator it limited one fetch. Remove it, or if you want the limit write {instead}."
@@ -49,7 +48,7 @@ def _check_names() -> Iterator[checks.CheckMessage]:
     kinds = CheckedSettings.__subclasses__()
     known = {kind.NAME for kind in kinds}
     inside = {f"{kind.NAME}_{option.name}": kind for kind in kinds for option in fields(kind)}
-    for name in sorted(filter(str.isupper, dir(django_settings))):
+    for name in sorted(filter(str.isupper, dir(settings))):
         if name in known or name in LEGACY.values() or not name.startswith(Settings.NAME):
             continue
         if name in inside:

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stator.graph.durations import longest, span
@@ -14,9 +13,6 @@ from stator.rows.problem import TOO_LONG, Problem
 from stator.rows.workers import Worker, are_shown
 from stator.survey.crew import Crew, served_for
 from stator.texts import COUNTED
-
-if TYPE_CHECKING:
-    pass
 
 # Workers that are shown, live ones first, and objects that are listed for one worker, the longest-running first.
 SHOWN, NAMED = 50, 3
