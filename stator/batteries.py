@@ -76,6 +76,6 @@ def connect() -> None:
     BROUGHT.all = tuple(import_string(path) for extension in extensions() for path in extension.brought)
     EFFECTS.all = tuple(import_string(path) for extension in extensions() for path in extension.effects)
     FOLLOWERS.all = tuple(import_string(path) for extension in extensions() for path in extension.followers)
-    NEWS.all = tuple(import_string(path) for extension in extensions() for path in extension.news)
+    NEWS[:] = (import_string(path) for extension in extensions() for path in extension.news)
     for path in (path for extension in extensions() for path in extension.connect):
         import_string(path)()

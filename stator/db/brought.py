@@ -1,8 +1,9 @@
 """What claims bring along: what extensions read of the objects beside their rows, for all that are claimed together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stator.rows.kinds import Kinds
 
 if TYPE_CHECKING:
     from stator.db.interface import Claim, Operations
@@ -10,19 +11,10 @@ if TYPE_CHECKING:
 # Read it for new claims of one model, and keep it with them.
 Bring = Callable[[Sequence["Claim"]], None]
 
-
-@dataclass(slots=True)
-class BringKinds:
-    """What extensions have, each a function that returns what reads for the claims of a store, or None."""
-
-    all: "tuple[Callable[[Operations], Bring | None], ...] | None" = None
-
-    def of(self, store: "Operations") -> tuple[Bring, ...]:
-        """Return what the claims of a store bring along."""
-        if self.all is None:
-            # Without it, handlers would miss what has happened.
-            raise RuntimeError(f"{store.label}: nothing can be claimed before the app stator is ready")
-        return tuple(bring for each in self.all if (bring := each(store)) is not None)
+# Functions that return what reads for the claims of a store, or None; without these, handlers would miss what happened.
+BROUGHT = Kinds["Callable[[Operations], Bring | None]"]("claimed")
 
 
-BROUGHT = BringKinds()
+def brought_by(store: "Operations") -> tuple[Bring, ...]:
+    """Return what the claims of a store bring along."""
+    return tuple(bring for each in BROUGHT.known(store.label) if (bring := each(store)) is not None)

@@ -6,7 +6,6 @@ nothing more.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
@@ -16,6 +15,7 @@ from django.db.models import Model, Q, QuerySet
 from stator.db.values import Pk
 from stator.exceptions import Errors
 from stator.graph import State
+from stator.rows.kinds import Kinds, defines
 
 if TYPE_CHECKING:
     from stator.db.interface import Operations
@@ -166,25 +166,17 @@ class StoredCondition(Condition):
         return self._rows if deed in (CLAIM, TIME_OUT) else None
 
 
-@dataclass(slots=True)
-class ConditionKinds:
-    """The kinds of conditions that extensions have, in the order of their table; None before the app is ready."""
-
-    all: tuple[type[Condition], ...] | None = None
-
-    def of(self, store: "Operations") -> "Conditions":
-        """Return the conditions of a store."""
-        if self.all is None:
-            # Without the conditions, paused rows would be claimed.
-            raise RuntimeError(f"{store.label}: nothing can be claimed before the app stator is ready")
-        bound: list[Condition] = []
-        for kind in self.all:
-            if (condition := kind.bind(store, tuple(bound))) is not None:
-                bound.append(condition)
-        return Conditions(bound)
+# Without the conditions, paused rows would be claimed.
+CONDITIONS = Kinds[type[Condition]]("claimed")
 
 
-CONDITIONS = ConditionKinds()
+def conditions_of(store: "Operations") -> "Conditions":
+    """Return the conditions of a store."""
+    bound: list[Condition] = []
+    for kind in CONDITIONS.known(store.label):
+        if (condition := kind.bind(store, tuple(bound))) is not None:
+            bound.append(condition)
+    return Conditions(bound)
 
 
 class Conditions:
@@ -206,8 +198,7 @@ class Conditions:
 
     def _saying(self, method: Callable[..., object]) -> tuple[Condition, ...]:
         """Return the conditions that define a method."""
-        name = method.__name__
-        return tuple(each for each in self._bound if getattr(type(each), name) is not method)
+        return tuple(each for each in self._bound if defines(each, method))
 
     def states(self, wanted: list[State]) -> list[State]:
         """Return those of these states in which rows may be claimed."""

@@ -11,8 +11,8 @@ from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
-from stator.db.brought import BROUGHT
-from stator.db.conditions import CONDITIONS, TIME_OUT
+from stator.db.brought import brought_by
+from stator.db.conditions import TIME_OUT, conditions_of
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
 from stator.db.suspensions import Suspensions
@@ -70,8 +70,8 @@ class Rows:
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
         store = cast("Operations", self)
-        self.conditions = CONDITIONS.of(store)
-        self.brought = BROUGHT.of(store)
+        self.conditions = conditions_of(store)
+        self.brought = brought_by(store)
         self.division = DIVISIONS.of(store)
 
     @property

@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 from stator.graph.failures import Failure
 from stator.graph.states import State
 from stator.rows.actions import Action
+from stator.rows.kinds import Kinds, defines
 from stator.rows.left import of_graph
 from stator.rows.life import Life
 from stator.rows.locking import parts_of
@@ -129,24 +130,15 @@ class Follower:
         """Do what follows when an undo has moved these rows back."""
 
 
-@dataclass(slots=True)
-class FollowerKinds:
-    """The followers that extensions have, in the order of their table; None before the app is ready."""
-
-    all: tuple[type[Follower], ...] | None = None
-
-
-FOLLOWERS = FollowerKinds()
+# Without the followers, rows would wait for moves that have happened.
+FOLLOWERS = Kinds[type[Follower]]("moved")
 
 
 @of_graph
 def followers_of(model: type[Model]) -> tuple[Follower, ...]:
     """Return what follows moves of a model's rows, without followers that never do anything for them."""
-    if FOLLOWERS.all is None:
-        # Without the followers, rows would wait for moves that have happened.
-        raise RuntimeError(f"{model._meta.label}: nothing can be moved before the app stator is ready")
-    bound = [each for kind in FOLLOWERS.all if (each := kind.bind(model)) is not None]
-    return tuple(each for each in bound if each.entries or each.exits or each.fields or _defines(each, *_OF_ROWS))
+    bound = [each for kind in FOLLOWERS.known(model._meta.label) if (each := kind.bind(model)) is not None]
+    return tuple(each for each in bound if each.entries or each.exits or each.fields or defines(each, *_OF_ROWS))
 
 
 # What is followed whatever the states are.
@@ -156,13 +148,9 @@ _OF_ROWS = (
 )  # fmt: skip
 
 
-def _defines(follower: Follower, *methods: Callable[..., object]) -> bool:
-    return any(getattr(type(follower), method.__name__) is not method for method in methods)
-
-
 def waking(followers: Iterable[Follower]) -> tuple[Follower, ...]:
     """Return the followers that may say that rows of other models are ready."""
-    return tuple(each for each in followers if _defines(each, Follower.waking))
+    return tuple(each for each in followers if defines(each, Follower.waking))
 
 
 def taken(followers: Iterable[Follower], rows: QuerySet[Model], why: str = "") -> set[object]:

@@ -79,25 +79,19 @@ class News:
         raise NotImplementedError
 
 
-@dataclass(slots=True)
-class NewsKinds:
-    """The kinds of news, in the order of the table of extensions."""
-
-    all: tuple[News, ...] = ()
-
-
-NEWS = NewsKinds()
+# The kinds of news, in the order of the table of extensions.
+NEWS: list[News] = []
 
 
 def has_news(claim: HasKept) -> bool:
     """Return whether an attempt has said anything that has not been shown."""
-    return bool(claim.kept) and any(kind.of(claim) is not None for kind in NEWS.all)
+    return bool(claim.kept) and any(kind.of(claim) is not None for kind in NEWS)
 
 
 def write_news(operations: object, claims: Iterable[HasKept]) -> None:
     """Write what attempts on rows of one model have said since the last time."""
     kept = [claim for claim in claims if claim.kept]
-    for kind in NEWS.all if kept else ():
+    for kind in NEWS if kept else ():
         if news := [(claim, said) for claim in kept if (said := kind.of(claim)) is not None]:
             kind.write(operations, news)
             for claim, said in news:
@@ -106,7 +100,7 @@ def write_news(operations: object, claims: Iterable[HasKept]) -> None:
 
 def send_news(claim: HasKept, send: Callable[[Any], object]) -> None:
     """Send what an attempt has said since the last time to the process that writes it."""
-    for kind in NEWS.all if claim.kept else ():
+    for kind in NEWS if claim.kept else ():
         if (said := kind.of(claim)) is not None:
             kind.shown(claim, said)
             send({kind.name: list(said)})
@@ -114,7 +108,7 @@ def send_news(claim: HasKept, send: Callable[[Any], object]) -> None:
 
 def take_news(claim: HasKept, name: str, *values: object) -> None:
     """Remember what an attempt has said elsewhere; news of a kind that is not there are dropped."""
-    for kind in NEWS.all:
+    for kind in NEWS:
         if kind.name == name:
             kind.say(claim, *values)
 
@@ -124,4 +118,4 @@ def how_far(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tuple[st
 
     ``claims``: the tokens of the objects' claims. One statement for each kind of news; none without claims.
     """
-    return {key: shown for kind in NEWS.all if claims for key, shown in kind.read(using, claims).items()}
+    return {key: shown for kind in NEWS if claims for key, shown in kind.read(using, claims).items()}

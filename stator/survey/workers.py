@@ -50,7 +50,7 @@ def _note_progress(using: str, workers: Workers, looks: Looks) -> None:
     """Read how far the attempts are that are shown of the shown workers."""
     shown = [process.shown for process in workers.shown]
     claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
-    news = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS.all if claims]
+    news = [looks.at(kind.model, partial(kind.read, using, claims), {}) for kind in NEWS if claims]
     said = {key: shown for each in news for key, shown in each.items()}
     for process in workers.shown if said else ():
         process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]

@@ -12,7 +12,7 @@ from stator.extensions.reports.follower import KeptActs
 from stator.extensions.undo.follower import Remembered
 from stator.graph.outcomes import Moved
 from stator.models import Action, Before, History
-from stator.rows.followers import FOLLOWERS, Follower, FollowerKinds, followers_of
+from stator.rows.followers import FOLLOWERS, Follower, followers_of
 from stator.rows.transitions import move_by_hand
 from stator.undo import undo
 from tests.stator.extensions.related.waiting import is_parked, waiting
@@ -234,7 +234,7 @@ def test_follower_that_fails_undoes_the_move(seen, monkeypatch):
 
 
 def test_nothing_is_moved_before_the_extensions_are_known(monkeypatch):
-    monkeypatch.setattr("stator.rows.followers.FOLLOWERS", FollowerKinds())
+    monkeypatch.setattr(FOLLOWERS, "all", None)
     followers_of.cache_clear()
     with pytest.raises(RuntimeError, match=r"testapp\.Page: nothing can be moved before the app stator is ready"):
         followers_of(Page)
