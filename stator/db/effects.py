@@ -6,7 +6,7 @@ each batch an effect is asked only what it ``wants``; the answers are the key of
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 from django.db.models import Model
 
@@ -16,7 +16,7 @@ from stator.rows.stay import Stay
 from stator.statements import Statement
 
 if TYPE_CHECKING:
-    from stator.db.interface import AtOnce, Claim, Ended, Operations
+    from stator.db.interface import Claim, Ended, Operations, OutcomeBatch
 
 # An answer of :meth:`Effect.wants`: a statement of its own writes the effect, after that of the rows.
 AFTER: Final = "<after>"
@@ -24,58 +24,28 @@ AFTER: Final = "<after>"
 LATER: Final = "<later>"
 
 
-class Act(Protocol):
-    """What happens to rows: outcomes of one kind, or a move without a handler, which has no claims and no outcomes.
-
-    ``edge``: the names of the state that the rows leave and of the one that they enter, see ``OutcomeBatch.to``.
-    ``quiet``: nothing is to be told of it beside its edge, as of most outcomes of handlers.
-    ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler. ``note``: what a program
-    says of the ends of its claims, for the effects of its app. ``at_once``: one statement is to write all of them.
-    """
-
-    @property
-    def edge(self) -> tuple[str, str]: ...
-    @property
-    def quiet(self) -> bool: ...
-    @property
-    def ended(self) -> "Sequence[Ended]": ...
-    @property
-    def claims(self) -> "Sequence[Claim]": ...
-    @property
-    def outcomes(self) -> Sequence[Outcome]: ...
-    @property
-    def moved(self) -> bool: ...
-    @property
-    def released(self) -> bool: ...
-    @property
-    def begun(self) -> bool: ...
-    @property
-    def failed(self) -> bool: ...
-    @property
-    def saves(self) -> tuple[str, ...]: ...
-    @property
-    def computed(self) -> bool: ...
-    @property
-    def may_go_on(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def note(self) -> Any: ...
-    @property
-    def at_once(self) -> "AtOnce | None": ...
-
-
 @dataclass(frozen=True, slots=True)
 class RowsMove:
-    """A move of rows that nobody has claimed."""
+    """A move without a handler, of rows that nobody has claimed; ``reason``: why they move.
+
+    What else an act may have, it lacks.
+    """
 
     edge: tuple[str, str]
     reason: str
 
-    ended = claims = outcomes = saves = ()
+    ended: "ClassVar[Sequence[Ended]]" = ()
+    claims: "ClassVar[Sequence[Claim]]" = ()
+    outcomes: ClassVar[Sequence[Outcome]] = ()
+    saves: ClassVar[tuple[str, ...]] = ()
     moved = True
     quiet = released = begun = failed = computed = may_go_on = False
-    note = at_once = None
+    note: ClassVar[Any] = None
+    at_once = None
+
+
+# What happens to rows: outcomes of one kind, or a move, which has no claims and no outcomes. Effects take both.
+Act: TypeAlias = "OutcomeBatch | RowsMove"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from django.db.models import Model, Q
@@ -291,7 +291,7 @@ class OutcomeBatch:
     saves: tuple[str, ...]
     computed: bool
     quiet: bool
-    note: object = None
+    note: Any = None
     at_once: AtOnce | None = None
     # Handlers give no reasons for moves.
     reason: ClassVar[str] = ""
