@@ -7,15 +7,17 @@ models, so it gives up soon and is tried again later.
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from django.db import DatabaseError
 
-from stator.capabilities import Capabilities
 from stator.db.retry import is_of_remote, suspends
 from stator.db.suspensions import ResumptionPace, Suspension, Suspensions
 from stator.scopes import PATHS, Scope
 from stator.texts import one_line
+
+if TYPE_CHECKING:
+    from stator.db.interface import Operations
 
 logger = logging.getLogger("stator.worker")
 
@@ -117,30 +119,7 @@ class Locks(Suspensions):
         self.wait = self._usual if not held or self._usual is None else min(self._usual, PROBE)
 
 
-class Limited(Protocol):
-    """Operations whose statements may wait for locks."""
-
-    label: str
-    alias: str
-    locks: Locks
-
-    @property
-    def scope(self) -> Scope:
-        """Where the rows are."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the database can do."""
-
-    @property
-    def longest_wait(self) -> float:
-        """Seconds that a worker's statement may wait for another transaction's lock."""
-
-
-Member = TypeVar("Member", bound=Limited)
-
-
-def limit_waits(group: Iterable[Limited]) -> None:
+def limit_waits(group: "Iterable[Operations]") -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
     made: dict[tuple[Scope, str], Locks] = {}
     for operations in group:
@@ -149,7 +128,7 @@ def limit_waits(group: Iterable[Limited]) -> None:
         operations.locks = made.setdefault((operations.scope, label), locks)
 
 
-def together(group: list[Member], step: str, act: Callable[..., object]) -> None:
+def together(group: "list[Operations]", step: str, act: Callable[..., object]) -> None:
     """Take a step for several models at once: ``act(*group)``. Models with locked tables are skipped for a while.
 
     After a timeout it is not known which model is locked, so the step is taken for each model by itself.

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from stator.db.locks import Limited
+from stator.db.interface import Operations
 from stator.exceptions import passable
 from stator.worker.connections import check_connections, check_rested_connections, clean_connections, own_connections
 
@@ -93,7 +93,7 @@ class DatabaseThreads:
     which nothing is claimed.
     """
 
-    def __init__(self, operations: Sequence[Limited]) -> None:
+    def __init__(self, operations: Sequence[Operations]) -> None:
         aliases = dict.fromkeys(each.alias for each in operations)
         if all(each.capabilities.concurrent_writers for each in operations):
             self._threads = [DatabaseThread(f"stator-{name}", aliases) for name in ("claim", "record", "schedule")]
