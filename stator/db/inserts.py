@@ -6,8 +6,6 @@ The statement inserts nothing if its condition is not met; the caller then inser
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
-from importlib import import_module
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from django.db.models import Field, FloatField, Model, QuerySet
 from stator.db.compiler import Compiler, compiler_of
 from stator.db.instances import Columns, load_all
 from stator.db.interface import Operations
-from stator.db.kept_statements import keep
+from stator.db.kept_statements import keep, sessions
 from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
 from stator.statements import JsonText, Parameter, Statement, existing, joined, written
@@ -110,14 +108,8 @@ def _send(
     if not returning:
         # Instances have many moments, which Django's cursor converts slowly.
         return operations.fetch(text, params, "", often=True)
-    return _sender()(connection, text, params)
-
-
-@cache
-def _sender() -> Callable[[BaseDatabaseWrapper, str, Params], list[Row]]:
-    # Imported by name: the module needs psycopg, which a project on another database may not have.
-    send: Callable[..., list[Row]] = import_module("stator.db.session").send_in_passing
-    return send
+    rows: list[Row] = sessions().send_in_passing(connection, text, params)
+    return rows
 
 
 def _in_text(common: Mapping[str, object], fixed: tuple[str, ...]) -> dict[str, object]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -11,6 +13,12 @@ from stator.db.values import Params, Row
 from stator.statements import Statement, StatementCache
 
 _cache: StatementCache[Statement] = StatementCache()
+
+
+@cache
+def sessions() -> Any:
+    """Return ``stator.db.session``, by its name: it needs psycopg, which a project on another database may not have."""
+    return import_module("stator.db.session")
 
 
 def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
@@ -23,8 +31,7 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 
 def inlined(connection: BaseDatabaseWrapper, statement: Statement) -> Statement:
     """Return a statement with its constants in its text, on PostgreSQL."""
-    # Imported by name: the module needs psycopg, which a project on another database may not have.
-    changed: Statement = import_module("stator.db.session").inlined(connection, statement)
+    changed: Statement = sessions().inlined(connection, statement)
     return changed
 
 

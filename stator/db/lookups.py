@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
 from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
-from stator.db.kept_statements import inlined
+from stator.db.kept_statements import inlined, sessions
 from stator.db.values import Params, Row
 from stator.rows.keys import key_fields
 from stator.statements import Statement, StatementCache, selecting
@@ -107,20 +106,15 @@ def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> l
     if connection.vendor == "postgresql":
         # This statement checks a connection that was kept, so Django need not send one for it in this request.
         connection.health_check_done = True  # type: ignore[attr-defined]
+        send: Callable[..., list[Row]] = sessions().send_in_passing
         try:
-            return _send(connection, statement, params)
+            return send(connection, statement, params)
         except (OperationalError, InterfaceError):
             # The server may have closed it meanwhile.
             if connection.in_atomic_block or connection.is_usable():
                 raise
             connection.close()
-            return _send(connection, statement, params)
+            return send(connection, statement, params)
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return list(cursor.fetchall())
-
-
-def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
-    # Imported by name: the module needs psycopg, which a project on another database may not have.
-    answer: list[Row] = import_module("stator.db.session").send_in_passing(connection, statement, params)
-    return answer
