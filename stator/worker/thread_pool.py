@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from stator.exceptions import NotBegun, passable
+from stator.exceptions import NotBegun
 from stator.worker.connections import check_rested_connections, clean_connections, own_connections
 from stator.worker.threads import STOP, call_soon, settle
 
@@ -258,7 +258,7 @@ class ThreadPool:
             return True
 
 
-def _settle(future: asyncio.Future[Result], call: Call) -> None:
+def _settle(future: asyncio.Future[Result] | Future[Result], call: Call) -> None:
     # The usual end costs one call.
     if call.error is None and not future.done():
         future.set_result(call.result)
@@ -278,7 +278,7 @@ class LoopThreads(ThreadPoolExecutor):
     ) -> Future[Result]:
         """Call a function as the pool does: it finds usable connections, and leaves none in a transaction."""
         future: Future[Result] = Future()
-        call = Call(operator.call, partial(function, *args, **kwargs), partial(_fulfil, future))
+        call = Call(operator.call, partial(function, *args, **kwargs), partial(_settle, future))
         future.add_done_callback(partial(self._ended, call))
         self._pool.submit([call])
         return future
@@ -290,15 +290,6 @@ class LoopThreads(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Make the threads end, each after its current call."""
         self._pool.stop()
-
-
-def _fulfil(future: Future[Result], call: Call) -> None:
-    if future.cancelled():
-        return
-    if call.error is None:
-        future.set_result(call.result)
-    else:
-        future.set_exception(passable(call.error))
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -203,7 +204,7 @@ def call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., ob
         return
 
 
-def settle(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
+def settle(future: asyncio.Future[Result] | Future[Result], result: Result, error: BaseException | None) -> None:
     """Give a future its result or its error, unless it has one or nobody awaits it any more."""
     if future.done():
         return
