@@ -1,10 +1,10 @@
 """Attempts of all that is ready, for tests: until nothing is left, or a handler has not saved a field."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import router
 from django.db.models import Field, Model, QuerySet
@@ -99,7 +99,8 @@ def _look(operations: Operations, state: State, changes: list[_Change]) -> Unsav
         lost = [
             name for name, (before, now) in change.values.items()
             if row and not hasattr(now, "resolve_expression")
-            and not _differ_stored(names[name], row[name], before) and _differ_stored(names[name], before, now)
+            and not _differ(row[name], before, names[name].get_prep_value)
+            and _differ(before, now, names[name].get_prep_value)
         ]  # fmt: skip
         if lost:
             return Unsaved(operations, state, change.pk, ", ".join(names[name].name for name in lost))
@@ -119,17 +120,10 @@ def _copied(value: object) -> object:
     return deepcopy(value) if isinstance(value, list | dict) else value
 
 
-def _differ(one: object, other: object) -> bool:
+def _differ(one: object, other: object, stored: Callable[[Any], object] = lambda value: value) -> bool:
+    """Return whether two values differ, or what is ``stored`` for them, as far as they can be compared."""
     try:
-        return bool(one != other)
-    except PROJECT_ERRORS:
-        return False
-
-
-def _differ_stored(field: Field, one: object, other: object) -> bool:
-    """Return whether two values are stored as different ones, as far as the field can say."""
-    try:
-        return bool(field.get_prep_value(one) != field.get_prep_value(other))
+        return bool(stored(one) != stored(other))
     except PROJECT_ERRORS:
         return False
 
