@@ -23,9 +23,8 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.claimable import READY
-from stator.rows.clock import Now
-from stator.rows.dates import come, due_since
-from stator.rows.due_times import Due, make_due
+from stator.rows.dates import due_since
+from stator.rows.due_times import Due, is_due, make_due
 from stator.rows.life import Life
 from stator.rows.managers import MovingQuerySet
 from stator.rows.meta import M, graph_of, home_of
@@ -66,7 +65,7 @@ class OperatorQuerySet(  # type: ignore[override]
 
     def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
-        return self.filter(self._is_due, READY, **self._automatic)
+        return self.filter(is_due(self.model), READY, **self._automatic)
 
     @overload
     def due(self) -> "OperatorQuerySet[M]": ...
@@ -85,7 +84,7 @@ class OperatorQuerySet(  # type: ignore[override]
         """
         if at is not UNGIVEN:
             return make_due(self, at, action or Action.of(self.model, "due", actor, reason))
-        return self.filter(self._is_due, state_claim=None, **self._automatic).exclude(self._quarantine)
+        return self.filter(is_due(self.model), state_claim=None, **self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet[M]":
         """Return the rows that a worker holds."""
@@ -170,10 +169,6 @@ class OperatorQuerySet(  # type: ignore[override]
     @property
     def _automatic(self) -> dict[str, list[object]]:
         return state_field(self.model).among(graph_of(self.model).automatic_states)
-
-    @property
-    def _is_due(self) -> Q:
-        return (Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())) & come(self.model, Now())
 
     @property
     def _quarantine(self) -> Q:

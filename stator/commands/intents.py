@@ -12,7 +12,8 @@ from stator.graph import State, StateGraph
 from stator.rows import columns
 from stator.rows.claimable import RESTING
 from stator.rows.clock import Now
-from stator.rows.dates import come, deadlines_in, due_since
+from stator.rows.dates import deadlines_in, due_since
+from stator.rows.due_times import is_due
 from stator.rows.edges import condition_of, reason_of
 from stator.rows.meta import options_of
 from stator.rows.state_column import state_field
@@ -64,11 +65,6 @@ def attempt(rows: QuerySet[Model], state: State, max_crashes: int, due: Q) -> In
     here = FREE & Q(**state_field(rows.model).at(state), state_crashes__lt=max_crashes)
     here &= ~waiting(rows)  # stator.extensions.related
     return Intent(state.name, ATTEMPTED, "", here & due, due_since(rows.model))
-
-
-def is_due(model: type[Model]) -> Q:
-    """Return a filter for the rows whose due time has passed, or that have none."""
-    return (Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())) & come(model, Now())
 
 
 def _by_age(rows: QuerySet[Model], state: State, here: Q) -> Iterator[Intent]:

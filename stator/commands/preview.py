@@ -11,7 +11,7 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.commands.answer import Answer, Figures, Options, refusing, table
 from stator.commands.arguments import add_label, add_what, limit_of, model_of, positive, rows_of, state_of, where_of
-from stator.commands.intents import ATTEMPTED, attempt, intents, is_due
+from stator.commands.intents import ATTEMPTED, attempt, intents
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
@@ -21,6 +21,7 @@ from stator.graph.failures import bounded as cut
 from stator.logs import progress
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
+from stator.rows.due_times import is_due
 from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
 from stator.rows.left import taken_up

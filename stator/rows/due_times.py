@@ -59,6 +59,11 @@ def _moment(at: Due) -> tuple[Expression, str]:
     )
 
 
+def is_due(model: type[Model]) -> Q:
+    """Return a filter for the rows whose due time has passed, or that have none, and whose start has come."""
+    return (Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())) & come(model, Now())
+
+
 def parked() -> Q:
     """Return a filter for rows that wait for another object: their due time is so far away that no poll finds them."""
     return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
