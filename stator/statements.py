@@ -122,6 +122,12 @@ def written(text: str, **holes: str | Statement) -> Statement:
     return Statement.of(*parts, text[end:])
 
 
+def numbered(text: str) -> str:
+    """Return a text with ``$1``, ``$2`` and so on in place of its placeholders."""
+    first, *others = text.split("%s")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+
+
 def is_one_of(rows: QuerySet[Model], pks: Collection[object], name: str = "pk") -> Q | Func:
     """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters.
 

@@ -22,6 +22,7 @@ from stator.db.values import Params, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows.claimable import Crashes
+from stator.statements import numbered
 
 HELP = "Print the statements that workers send for a model. No row is locked or changed."
 
@@ -128,9 +129,7 @@ class _Sent:
     def _note(self, text: str, params: Sequence[object]) -> None:
         if text not in self._texts and not text.startswith(("SAVEPOINT", "RELEASE")):
             self._texts.add(text)
-            first, *others = text.split("%s")
-            numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-            self.statements.append((self.verb, numbered.replace("%%", "%"), list(params)))
+            self.statements.append((self.verb, numbered(text).replace("%%", "%"), list(params)))
 
 
 def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -19,7 +19,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from stator.db.retry import is_of_a_plan, is_outage, suspends
 from stator.db.values import Params, Row
 from stator.scopes import PATH
-from stator.statements import Placeholder, Statement
+from stator.statements import Placeholder, Statement, numbered
 
 USUAL_CURSOR = vars(BaseDatabaseWrapper)["_cursor"]
 
@@ -294,11 +294,10 @@ class Session:
             return statement
         # A new name each time: the server keeps a prepared statement even if its transaction fails.
         name = f"{self._prefix}_{next(self._names)}"
-        first, *others = statement.split("%s")
-        counted = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        given = f"({', '.join(['%s'] * len(others))})" if others else ""
+        places = statement.count("%s")
+        given = f"({', '.join(['%s'] * places)})" if places else ""
         self._texts[key] = f"{'' if alone else GENERIC}EXECUTE {name}{given}"
-        return f"PREPARE {name} AS {counted}; {self._texts[key]}"
+        return f"PREPARE {name} AS {numbered(statement)}; {self._texts[key]}"
 
 
 _sessions: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
