@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import names_digest
 
 from stator.extensions.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
 from stator.extensions.partitions.upkeep import creation
@@ -21,7 +22,7 @@ OUTSIDE = "SELECT {column} FROM {table} WHERE {column} NOT IN ({values}) LIMIT 1
 OF_VALUES = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES IN ({values})"
 OF_HASH = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 
-# As many characters as a name in PostgreSQL has; further ones are cut off.
+# As many bytes as a name in PostgreSQL has; further ones are cut off.
 MAX_NAME = 63
 
 Place = tuple[str, str]
@@ -167,5 +168,9 @@ class ByHash(_Numbered):
 
 
 def part_of(table: Place, suffix: str) -> Place:
-    """Return the schema and the name of a partition."""
-    return table[0], f"{table[1][: MAX_NAME - len(suffix) - 1]}_{suffix}"
+    """Return the schema and the name of a partition; names that are cut off alike differ by a digest."""
+    name, most = table[1], MAX_NAME - len(suffix) - 1
+    if len(name.encode()) > most:
+        digest = names_digest(name, length=8)
+        name = f"{name.encode()[: most - len(digest)].decode(errors='ignore')}{digest}"
+    return table[0], f"{name}_{suffix}"

@@ -243,6 +243,29 @@ def test_a_table_in_another_schema_stays_there():
         execute("DROP SCHEMA crates CASCADE")
 
 
+@pytest.mark.parametrize("alike", ["crates_" + "x" * 53, "crates_" + "ä" * 26], ids=["letters", "wide letters"])
+@pytest.mark.parametrize("copied", [False, True], ids=["in place", "copied"])
+def test_tables_with_long_names_that_begin_alike_have_partitions_of_their_own(alike, copied):
+    tables = Tables()
+    # Without the indexes of a label: Django cannot name them if letters are wide.
+    fields = parcel(shard=SHARD, label=models.CharField(max_length=20, default="")).fields
+    for number, name in enumerate(("Parcel", "Letter")):
+        tables.migrate(migrations.CreateModel(name, fields, options={"db_table": f"{alike}_{number}"}))
+        tables.model(name).objects.bulk_create(
+            tables.model(name)(shard=shard) for shard in ((1, 2) if copied else (0,))
+        )
+    before = [shape(f"{alike}_{number}") for number in range(2)]
+    tables.migrate(DIVIDE, Distribute("letter", by="shard", partitions=4))
+    own = [partitions(f"{alike}_{number}").keys() for number in range(2)]
+    assert [len(each) for each in own] == [4, 4]
+    assert not own[0] & own[1]
+    for _ in range(2):
+        tables.back()
+    assert [shape(f"{alike}_{number}") for number in range(2)] == before
+    for _ in range(2):
+        tables.back()
+
+
 LABEL_ONCE = models.UniqueConstraint(fields=["label"], name="crates_once", condition=~models.Q(label=""))
 LINE = migrations.CreateModel(
     "Line", [("id", models.BigAutoField(primary_key=True)), ("parcel", models.ForeignKey("Parcel", models.CASCADE))]
