@@ -32,6 +32,24 @@ SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n
 WHERE c.oid = to_regclass(%s)
 """
 
+# The right that the role that migrates lacks to make tables beside this one and to give them to its owner, or that the
+# owner lacks, if no superuser gives; and the statement that grants it.
+LACKS = """
+WITH here AS (
+  SELECT current_user AS role, o.oid AS owner, rolname, relname, relnamespace AS place
+  FROM pg_class c JOIN pg_roles o ON o.oid = relowner WHERE c.oid = to_regclass(%(table)s)
+)
+SELECT format('the role %%I is no member of %%I, the owner of %%I', role, rolname, relname),
+  format('GRANT %%I TO %%I', rolname, role)
+FROM here WHERE NOT (pg_has_role(owner, 'USAGE') AND pg_has_role(owner, %(become)s))
+UNION ALL SELECT format('the role %%I may not create tables in the schema %%s', creator, place::regnamespace),
+  format('GRANT CREATE ON SCHEMA %%s TO %%I', place::regnamespace, creator)
+FROM here, LATERAL (VALUES (role), (rolname)) either (creator)
+WHERE NOT has_schema_privilege(creator, place, 'CREATE')
+  AND NOT (creator <> role AND (SELECT rolsuper FROM pg_roles WHERE rolname = role))
+LIMIT 1
+"""
+
 # By which column a table is divided, and into how many partitions.
 DIVIDED = """
 SELECT a.attname, (SELECT count(*) FROM pg_inherits WHERE inhparent = partrelid) FROM pg_partitioned_table
@@ -136,6 +154,9 @@ SELECT attname FROM pg_attribute
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
 """
 
+# From this version on, a member of a role may lack the right to become it.
+SETS_ROLES = 160000
+
 # From this version on, a partition has no identity column of its own.
 ONE_IDENTITY = 170000
 
@@ -195,6 +216,7 @@ class Conversion:
         if self.kind == "p":
             self._refuse_others()
             return
+        self._refuse_lack_of_rights()
         self._refuse_dependents()
         keys = self._keys()
         division = self.scheme.divide(self.connection, self.place)
@@ -210,6 +232,7 @@ class Conversion:
     def backwards(self) -> None:
         """Copy all rows into one table without partitions, in one transaction."""
         if self.kind == "p":
+            self._refuse_lack_of_rights()
             self._alone(self._copy)
 
     def _find(self) -> tuple[str, str, str]:
@@ -227,6 +250,12 @@ class Conversion:
             if not self.scheme.is_as(column, number, table.period if table else None):
                 what = f"{self.name} is divided in another way already, into {number} partitions by {column}"
                 raise self.scheme.refusal(what, "Reverse the migration that divided it, and remove that operation")
+
+    def _refuse_lack_of_rights(self) -> None:
+        """Raise ``CommandError`` if this role may not make tables, or not give them to the owner of this one."""
+        become = "SET" if self.connection.pg_version >= SETS_ROLES else "MEMBER"
+        for what, remedy in self._asked(LACKS, {"table": self.quoted, "become": become}):
+            raise self.scheme.refusal(what, remedy)
 
     def _refuse_dependents(self, *, keeps_triggers: bool = True) -> None:
         """Raise ``CommandError`` if something refers to the table, or is a trigger that would be lost."""

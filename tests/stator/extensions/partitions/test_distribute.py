@@ -294,6 +294,56 @@ def test_what_partitions_cannot_have_is_refused_and_the_table_stays(tables, oper
     assert partitions() == {}
 
 
+# What the role that migrates has, and what is asked for.
+RIGHTS = {
+    "no owner": (
+        [],
+        "the role crates_migrator is no member of crates_owner, the owner of crates_parcel. GRANT crates_owner",
+    ),
+    "no room": (
+        ["GRANT crates_owner TO crates_migrator"],
+        "the role crates_migrator may not create tables in the schema {schema}. GRANT CREATE ON SCHEMA {schema} TO",
+    ),
+    "no room for the owner": (
+        ["GRANT crates_owner TO crates_migrator", "GRANT CREATE ON SCHEMA {schema} TO crates_migrator"],
+        "the role crates_owner may not create tables in the schema {schema}. GRANT CREATE ON SCHEMA {schema} TO",
+    ),
+    "no way to be the owner": (
+        [
+            "GRANT crates_owner TO crates_migrator WITH SET FALSE",
+            "GRANT CREATE ON SCHEMA {schema} TO crates_migrator, crates_owner",
+        ],
+        "the role crates_migrator is no member of crates_owner, the owner of crates_parcel. GRANT crates_owner",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rights", "message"), RIGHTS.values(), ids=RIGHTS)
+@pytest.mark.parametrize("copied", [False, True], ids=["in place", "copied"])
+def test_role_that_may_not_make_the_table_for_its_owner_is_refused_and_the_table_stays(tables, rights, message, copied):
+    [(schema,)] = execute("SELECT quote_ident(current_schema())")
+    if copied:
+        tables.add(shard=1)
+    before, places = shape(PARCEL), tids()
+    execute("CREATE ROLE crates_owner")
+    execute("CREATE ROLE crates_migrator")
+    try:
+        execute(f"GRANT USAGE ON SCHEMA {schema} TO crates_migrator, crates_owner")
+        execute(f"ALTER TABLE {PARCEL} OWNER TO crates_owner")
+        for right in rights:
+            execute(right.format(schema=schema))
+        execute("SET ROLE crates_migrator")
+        with pytest.raises(CommandError, match=message.format(schema=schema)):
+            tables.migrate(DIVIDE)
+    finally:
+        execute("RESET ROLE")
+        execute(f"ALTER TABLE {PARCEL} OWNER TO CURRENT_USER")
+        execute("DROP OWNED BY crates_migrator, crates_owner")
+        execute("DROP ROLE crates_migrator, crates_owner")
+    assert (shape(PARCEL), tids()) == (before, places)
+    assert partitions() == {}
+
+
 def test_a_reference_that_the_database_does_not_know_stays(tables):
     with pytest.raises(CommandError, match="give the migration atomic = False"):
         tables.migrate(DIVIDE, atomic=True)
