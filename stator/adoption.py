@@ -19,6 +19,7 @@ from stator.db.tables import columns_of
 from stator.extensions.migrating.filling import FillStates as FillStates
 from stator.extensions.migrating.filling import KeepDueTimes as KeepDueTimes
 from stator.rows.meta import field_of
+from stator.statements import fetch_all
 
 logger = logging.getLogger("stator.migrations")
 
@@ -118,9 +119,8 @@ def _builds_concurrently(editor: BaseDatabaseSchemaEditor, model: type[Model]) -
     connection = editor.connection
     if editor.collect_sql or connection.in_atomic_block or not capabilities_of(connection).builds_concurrently:
         return False
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [_table(editor, model)])
-        return cursor.fetchone() == ("r",)
+    kind = "SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)"
+    return fetch_all(connection, kind, [_table(editor, model)]) == [("r",)]
 
 
 def _table(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> str:
@@ -160,12 +160,10 @@ def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Index) -
     )
 
     def build(_wait: float) -> None:
-        with editor.connection.cursor() as cursor:
-            cursor.execute(find, [_table(editor, model), index.name])
-            answer = cursor.fetchone()
-        if answer == (False,):
+        found = fetch_all(editor.connection, find, [_table(editor, model), index.name])
+        if found == [(False,)]:
             editor.remove_index(model, index, concurrently=True)  # type: ignore[call-arg]
-        if answer != (True,):
+        if found != [(True,)]:
             editor.add_index(model, index, concurrently=True)  # type: ignore[call-arg]
 
     _patiently(editor, model, build, in_transaction=False)

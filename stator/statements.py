@@ -89,6 +89,15 @@ class Statement:
         ]
 
 
+def fetch_all(
+    connection: BaseDatabaseWrapper, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement, by a cursor of Django."""
+    with connection.cursor() as cursor:
+        cursor.execute(text, params)
+        return list(cursor.fetchall())
+
+
 # Plain values that fields of these classes leave as they are; asking the field would take as long as the rest.
 PLAIN_VALUES = {str, int, float, bool, NoneType}
 PLAIN_FIELDS = {

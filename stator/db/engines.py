@@ -8,6 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import KNOWN, POSTGRESQL, capabilities_of
 from stator.db.values import Row
+from stator.statements import fetch_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,7 @@ def untested_engine(connection: BaseDatabaseWrapper) -> Engine | None:
     """Return the engine of a database if no test of ours runs on it; at most one statement."""
     named, query = connection.display_name, capabilities_of(connection).engine_query
     if query:
-        with connection.cursor() as cursor:
-            cursor.execute(query)
-            named = str(cursor.fetchone()[0])
+        [(named,)] = fetch_all(connection, query)
     if engine := next((each for each in ENGINES if re.search(each.sign, named)), None):
         return Engine(engine.name) if engine.only and engine.only != connection.vendor else engine
     return None if connection.vendor in KNOWN else Engine(named)
@@ -98,12 +97,7 @@ def refusal_of_writes(connection: BaseDatabaseWrapper) -> str:
 
 def _answer(connection: BaseDatabaseWrapper, query: str) -> Row:
     """Return the row of a query; of zeros if the database has none."""
-    if not query:
-        return 0, 0
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        row: Row = cursor.fetchone()
-    return row
+    return fetch_all(connection, query)[0] if query else (0, 0)
 
 
 def _is_read_only_file(connection: BaseDatabaseWrapper) -> bool:

@@ -31,6 +31,7 @@ from django.db.models.sql import Query
 
 from stator.capabilities import capabilities_of
 from stator.db.values import Params
+from stator.statements import fetch_all
 
 PRESENT = """
 SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s
@@ -184,9 +185,7 @@ def _changes_columns(migration: Migration) -> bool:
 
 
 def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> set[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, params)
-        return {name for (name,) in cursor.fetchall()}
+    return {name for (name,) in fetch_all(connection, statement, params)}
 
 
 def _superseded(model: type[Model], connection: BaseDatabaseWrapper) -> set[str]:
@@ -196,10 +195,8 @@ def _superseded(model: type[Model], connection: BaseDatabaseWrapper) -> set[str]
     Django creates them; a sort by a generated column does not use them.
     """
     present: dict[str, list[str]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(COLUMNS_OF_INDEXES, [model._meta.db_table])
-        for name, column in cursor.fetchall():
-            present[name].append(column)
+    for name, column in fetch_all(connection, COLUMNS_OF_INDEXES, [model._meta.db_table]):
+        present[name].append(column)
     wanted = _wanted_indexes(model, connection).items()
     return {name for (kind, name), named in wanted if kind == "INDEX" and present.get(name, named) != named}
 

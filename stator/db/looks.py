@@ -9,6 +9,7 @@ from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.graph.durations import span
+from stator.statements import fetch_all
 
 # Seconds that a statement of a look waits for a lock, and that it takes at most.
 LOCK, MOST = 0.3, 3.0
@@ -70,9 +71,8 @@ def holders(using: str) -> dict[str, LockHolder]:
     connection = connections[using]
     if not capabilities_of(connection).has_monitoring_views:
         return {}
-    with bounded(using), connection.cursor() as cursor:
-        cursor.execute(LOCKS)
-        rows = cursor.fetchall()
+    with bounded(using):
+        rows = fetch_all(connection, LOCKS)
     return {
         table: LockHolder(
             table, pid, ", ".join(filter(None, (user, program))), float(since or 0.0), _one_line(statement)

@@ -10,7 +10,7 @@ from django.db.models import Model, QuerySet
 from stator.db.kept_statements import inlined, sessions
 from stator.db.values import Params, Row
 from stator.rows.keys import key_fields
-from stator.statements import Statement, StatementCache, selecting
+from stator.statements import Statement, StatementCache, fetch_all, selecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,4 @@ def _fetch(connection: BaseDatabaseWrapper, statement: str, params: Params) -> l
                 raise
             connection.close()
             return send(connection, statement, params)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, params)
-        return list(cursor.fetchall())
+    return fetch_all(connection, statement, params)

@@ -19,7 +19,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from stator.db.retry import is_of_a_plan, is_outage, suspends
 from stator.db.values import Params, Row
 from stator.scopes import PATH
-from stator.statements import Placeholder, Statement, numbered
+from stator.statements import Placeholder, Statement, fetch_all, numbered
 
 USUAL_CURSOR = vars(BaseDatabaseWrapper)["_cursor"]
 
@@ -342,7 +342,5 @@ def send_in_passing(connection: BaseDatabaseWrapper, statement: str, params: Par
         connection.ensure_connection()
     sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1
     if sent <= USES or not connection.autocommit or connection.queries_logged or connection.execute_wrappers:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, params)
-            return list(cursor.fetchall())
+        return fetch_all(connection, statement, params)
     return session_of(connection).send(connection, "", statement, params, often=True)

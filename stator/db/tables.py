@@ -16,7 +16,7 @@ from stator.rows.dates import wrong_dates
 from stator.rows.meta import graph_of, options_of
 from stator.rows.spread import spread_field
 from stator.scopes import entered, named
-from stator.statements import Statement, joined, selecting
+from stator.statements import Statement, fetch_all, joined, selecting
 from stator.texts import bounded, text_of
 
 # The query reads the catalog: a statement on the table itself would wait while a migration locks it.
@@ -129,16 +129,14 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
     if connection.vendor != "postgresql":
         return ""
     table = model._meta.db_table
-    with connection.cursor() as cursor:
-        cursor.execute(CITUS_CATALOGS)
-        if not cursor.fetchone()[0]:
-            return ""
-        spread = spread_field(model) if hasattr(model, "state_graph") else None
-        cursor.execute(CITUS, [spread.column if spread else None, connection.ops.quote_name(table)])
-        kept = cursor.fetchone()
-    if not kept or (kept[0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
+    [(has_citus,)] = fetch_all(connection, CITUS_CATALOGS)
+    if not has_citus:
         return ""
-    kind, remedy = CITUS_KINDS[kept[0]]
+    spread = spread_field(model) if hasattr(model, "state_graph") else None
+    kept = fetch_all(connection, CITUS, [spread.column if spread else None, connection.ops.quote_name(table)])
+    if not kept or (kept[0][0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
+        return ""
+    kind, remedy = CITUS_KINDS[kept[0][0]]
     where = f"table {table} of {model._meta.label} in {named(connection.alias)}"
     return f"{where} is {kind}, which refuses to claim its rows; {remedy}"
 
@@ -146,10 +144,9 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
 def columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
     """Return the names of a table's columns; an empty set if there is no such table."""
     name = connection.ops.quote_name(table)
+    if connection.vendor == "postgresql":
+        return {column for (column,) in fetch_all(connection, COLUMNS, [name])}
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute(COLUMNS, [name])
-            return {column for (column,) in cursor.fetchall()}
         try:
             # Introspection would not find the columns of a table with a quoted name.
             cursor.execute(f"SELECT * FROM {name} LIMIT 0")  # noqa: S608 - a quoted name
@@ -169,10 +166,7 @@ def index_names(connection: BaseDatabaseWrapper) -> set[str] | None:
     """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
     if not (query := capabilities_of(connection).index_query):
         return None
-    schema = entered()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            query + (" AND relnamespace = to_regnamespace(%s)" if schema else ""),
-            [connection.ops.quote_name(schema)] if schema else None,
-        )
-        return {name for (name,) in cursor.fetchall()}
+    params = None
+    if schema := entered():
+        query, params = f"{query} AND relnamespace = to_regnamespace(%s)", [connection.ops.quote_name(schema)]
+    return {name for (name,) in fetch_all(connection, query, params)}

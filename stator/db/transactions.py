@@ -11,6 +11,7 @@ from stator.db.interface import Claim, Operations
 from stator.db.locks import WAIT
 from stator.db.values import Params, Pk, Row
 from stator.rows.keys import keys_in
+from stator.statements import fetch_all
 
 # The most rows that are locked at once while other transactions may wait for them; each takes 0.2 ms to park.
 LOCKED_AT_ONCE = 1000
@@ -30,9 +31,8 @@ class Transactions:
         ``planner``: settings that are sent ahead of it. ``often``: it is sent again and again. ``last``: it commits the
         handler's transaction. They are for PostgreSQL.
         """
-        with self.reading(), self._operations.connection.cursor() as cursor:
-            cursor.execute(statement, params)
-            return list(cursor.fetchall())
+        with self.reading():
+            return fetch_all(self._operations.connection, statement, params)
 
     @property
     def longest_wait(self) -> float:

@@ -18,7 +18,7 @@ from stator.rows.keys import key_text, keys_in
 from stator.rows.life import LIFE
 from stator.rows.record_tables import RECORD_TABLES, Keys, RecordTable
 from stator.scopes import are_apart
-from stator.statements import Parameter, Statement, StatementCache, existing, joined
+from stator.statements import Parameter, Statement, StatementCache, existing, fetch_all, joined
 
 # Up to so many rows, their records are looked for by their keys; else those of all rows of the model are.
 FEW = 100
@@ -98,9 +98,8 @@ def _with_records(owner: type[Model], using: str, keys: Keys, *, unmarked: bool 
     shape = using, len(few), *(table.model for table in tables), seconds_ahead(connection)
     statement = _statements.get(shape, lambda: _looking(using, tables, len(few)))
     values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
-    with connection.cursor() as cursor:
-        cursor.execute(statement.text, statement.bind(connection, values))
-        return [table for table, has_rows in zip(tables, cursor.fetchone(), strict=True) if has_rows]
+    [answer] = fetch_all(connection, statement.text, statement.bind(connection, values))
+    return [table for table, has_rows in zip(tables, answer, strict=True) if has_rows]
 
 
 def _looking(using: str, tables: Sequence[RecordTable], count: int) -> Statement:

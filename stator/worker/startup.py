@@ -27,6 +27,7 @@ from stator.rows.meta import by_database, graph_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.workers import Worker
 from stator.scopes import Scope, entering
+from stator.statements import fetch_all
 from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
@@ -159,9 +160,8 @@ def has_wrong_clock(connection: BaseDatabaseWrapper) -> bool:
         return False
     zone = stored_zone(connection)
     wanted = [datetime(2025, month, 1, tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for month in (1, 7)]
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT FROM_UNIXTIME(1735689600) = %s AND FROM_UNIXTIME(1751328000) = %s", wanted)
-        return not cursor.fetchone()[0]
+    right = "SELECT FROM_UNIXTIME(1735689600) = %s AND FROM_UNIXTIME(1751328000) = %s"
+    return not fetch_all(connection, right, wanted)[0][0]
 
 
 def clock_remedy(alias: str) -> str:

@@ -19,9 +19,10 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import ForeignKey, Model
 
 from stator.extensions.partitions.schemes import MAX_NAME, Division, Scheme, part_of
-from stator.extensions.partitions.tables import Part, asked, read, spelled_out
+from stator.extensions.partitions.tables import Part, read, spelled_out
 from stator.extensions.partitions.upkeep import is_locked, locked
 from stator.rows.keys import key_fields
+from stator.statements import fetch_all
 from stator.table_operations import LEAVES
 
 # How often the lock of a table is tried, and the most seconds between two tries.
@@ -451,5 +452,5 @@ class Conversion:
         }  # fmt: skip
         return spelled_out(self.connection, template, **own, **parts)
 
-    def _asked(self, statement: str, params: object = None) -> list[Any]:
-        return asked(self.connection, statement, params)
+    def _asked(self, statement: str, params: Any = None) -> list[Any]:
+        return fetch_all(self.connection, statement, params)

@@ -8,9 +8,10 @@ from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import names_digest
 
-from stator.extensions.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
+from stator.extensions.partitions.tables import DAY, following, periods_from, spelled_out, start_of
 from stator.extensions.partitions.upkeep import creation
 from stator.rows.spread import SPREAD
+from stator.statements import fetch_all
 
 TIMES = """
 SELECT extract(epoch FROM statement_timestamp())::float8, extract(epoch FROM max({column}))::float8 FROM {table}
@@ -84,7 +85,7 @@ class ByTime(Scheme):
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the default partition and, besides the first one, the future partitions."""
-        [(epoch, newest)] = asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
+        [(epoch, newest)] = fetch_all(connection, spelled_out(connection, TIMES, column=self.column, table=table))
         now = datetime.fromtimestamp(epoch, UTC)
         if newest and datetime.fromtimestamp(newest, UTC) > now + DAY:
             last = datetime.fromtimestamp(newest, UTC)
@@ -126,9 +127,9 @@ class ByValue(_Numbered):
         """Return the partitions: values that are in none are refused by the database."""
         first, *others = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
         parts: dict[str, str | tuple[str, str]] = {"column": self.column, "table": table}
-        [(filled, spread)] = asked(connection, spelled_out(connection, FILLED, values=first, **parts))
+        [(filled, spread)] = fetch_all(connection, spelled_out(connection, FILLED, values=first, **parts))
         if spread:
-            for (value,) in asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
+            for (value,) in fetch_all(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
                 what = f"{table[1]} has a row whose {self.column} is {value}; it must be from 0 to {SPREAD[-1]}"
                 raise self.refusal(what, "Correct such rows")
         return Division(

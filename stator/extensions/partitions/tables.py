@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.apps import apps
 from django.db import connections
@@ -14,6 +13,7 @@ from stator.capabilities import capabilities_of
 from stator.extensions.slices.nodes import is_distributed
 from stator.rows.spread import spread_field
 from stator.scopes import TABLES
+from stator.statements import fetch_all
 
 # The periods that a partition may have, and how many partitions are made ahead of the current one.
 AHEAD = {"day": 7, "week": 4, "month": 3}
@@ -139,19 +139,12 @@ def read(model: type[Model], alias: str) -> PartitionedTable | None:
     connection = connections[alias]
     if not (partition_column(model) and capabilities_of(connection).has_partitions):
         return None
-    rows = asked(connection, READ, [connection.ops.quote_name(model._meta.db_table)])
+    rows = fetch_all(connection, READ, [connection.ops.quote_name(model._meta.db_table)])
     if not rows:
         return None
     schema, name, owned, now = rows[0][:4]
     parts = tuple(Partition(each[4], _moment(each[5]), _moment(each[6])) for each in rows if each[4])
     return PartitionedTable(schema, name, partition_column(model), owned, datetime.fromtimestamp(now, UTC), parts)
-
-
-def asked(connection: BaseDatabaseWrapper, statement: str, params: Any = None) -> list[Any]:
-    """Return the rows of a statement."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, params)
-        return list(cursor.fetchall())
 
 
 def is_partitioned(model: type[Model], alias: str) -> bool:
@@ -166,7 +159,7 @@ def is_divided(model: type[Model], alias: str) -> bool:
         return False
     if is_distributed(model, connection):
         return True
-    [(divided,)] = asked(connection, DIVIDED, [connection.ops.quote_name(model._meta.db_table)])
+    [(divided,)] = fetch_all(connection, DIVIDED, [connection.ops.quote_name(model._meta.db_table)])
     return bool(divided)
 
 

@@ -12,8 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Model, QuerySet
 
-from stator.extensions.partitions.tables import TICK, Partition, PartitionedTable, asked, read, spelled_out
+from stator.extensions.partitions.tables import TICK, Partition, PartitionedTable, read, spelled_out
 from stator.scopes import TABLES
+from stator.statements import fetch_all
 
 logger = logging.getLogger("stator.partitions")
 
@@ -125,7 +126,7 @@ def rest_of(connection: BaseDatabaseWrapper, table: PartitionedTable) -> Partiti
     if table.default is None:
         return None
     statement = spelled_out(connection, ENDS, column=table.column, part=(table.schema, table.default.name))
-    [(lower, upper)] = asked(connection, statement)
+    [(lower, upper)] = fetch_all(connection, statement)
     if upper is None:
         return None
     return Partition(table.default.name, datetime.fromtimestamp(lower, UTC), datetime.fromtimestamp(upper, UTC) + TICK)

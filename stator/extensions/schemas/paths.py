@@ -19,6 +19,7 @@ from django.db.models import Model
 from stator.capabilities import capabilities_of
 from stator.logs import CONTEXT
 from stator.scopes import PATH, PATHS, UNCHANGED
+from stator.statements import fetch_all
 
 # libpq's numbers, spelled out because psycopg is optional.
 IDLE, IN_ERROR = 0, 3
@@ -89,17 +90,14 @@ def _exists(name: str, alias: str) -> bool:
     connection = connections[alias]
     if not capabilities_of(connection).has_schemas:
         return False
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name])
-        return cursor.fetchone() is not None
+    return bool(fetch_all(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]))
 
 
 def tables_in(schemas: Sequence[str], models: Iterable[type[Model]], alias: str) -> dict[tuple[str, str], int]:
     """Return the ids of the tables of the models that exist, by schema and table; 0 if its rows are elsewhere."""
     tables = [model._meta.db_table for model in models]
-    with connections[alias].cursor() as cursor:
-        cursor.execute(TABLES, [list(schemas), tables])
-        return {(schema, table): number for schema, table, number in cursor.fetchall()}
+    found = fetch_all(connections[alias], TABLES, [list(schemas), tables])
+    return {(schema, table): number for schema, table, number in found}
 
 
 def tenants() -> list[str]:
@@ -125,9 +123,7 @@ def on_this_node() -> list[str]:
 
 
 def _schemas(statement: str) -> list[str]:
-    with connections["default"].cursor() as cursor:
-        cursor.execute(statement)
-        return [name for (name,) in cursor.fetchall()]
+    return [name for (name,) in fetch_all(connections["default"], statement)]
 
 
 def connect() -> None:

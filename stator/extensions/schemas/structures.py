@@ -7,6 +7,7 @@ from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.scopes import Scope
+from stator.statements import fetch_all
 
 # Tables with their columns, valid indexes, and triggers that are off; partitions are tables too.
 STRUCTURES = """
@@ -29,8 +30,7 @@ def alike(alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:
     by_name = {scope.path: scope for scope in scopes}
     of_citus = OF_CITUS if capabilities_of(connections[alias]).has_nodes else ""
     groups: dict[str, list[Scope]] = defaultdict(list)
-    with connections[alias].cursor() as cursor:
-        cursor.execute(STRUCTURES.format(of_citus=of_citus), [list(by_name)])
-        for schema, structure in sorted(cursor.fetchall()):
-            groups[structure].append(by_name[schema])
+    found = fetch_all(connections[alias], STRUCTURES.format(of_citus=of_citus), [list(by_name)])
+    for schema, structure in sorted(found):
+        groups[structure].append(by_name[schema])
     return sorted(groups.values(), key=len, reverse=True)

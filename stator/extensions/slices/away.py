@@ -23,6 +23,7 @@ from stator.db.interface import Operations
 from stator.db.retry import is_of_remote
 from stator.rows.problem import ERROR, OK, Problem
 from stator.rows.spread import spread_field
+from stator.statements import fetch_all
 from stator.texts import counted
 from stator.worker.parts import WorkerPart
 
@@ -187,10 +188,8 @@ def answers_of(alias: str) -> dict[NodeAddress, bool]:
 
 
 def _place(connection: BaseDatabaseWrapper, slot: Slot) -> NodeAddress | None:
-    with connection.cursor() as cursor:
-        cursor.execute(PLACE.format(kind=slot.kind), [slot.table, slot.value])
-        row = cursor.fetchone()
-    return NodeAddress(*row) if row else None
+    found = fetch_all(connection, PLACE.format(kind=slot.kind), [slot.table, slot.value])
+    return NodeAddress(*found[0]) if found else None
 
 
 class NodeWatch:

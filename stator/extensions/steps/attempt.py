@@ -32,7 +32,7 @@ from stator.graph.kept import Kept
 from stator.querysets import HeldClaim, running_part
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
-from stator.statements import Parameter, Statement, StatementCache, selecting
+from stator.statements import Parameter, Statement, StatementCache, fetch_all, selecting
 from stator.texts import Json
 
 if TYPE_CHECKING:
@@ -332,9 +332,7 @@ def _send(
         answer: list[Row] = operations.fetch(statement.text, params, WAITING, often=True)
         return answer
     # Not by ``fetch``, with which a worker waits for a lock only a moment: the step's call would be repeated.
-    with connection.cursor() as cursor:
-        cursor.execute(statement.text, params)
-        return list(cursor.fetchall())
+    return fetch_all(connection, statement.text, params)
 
 
 def is_one_statement(connection: BaseDatabaseWrapper) -> bool:

@@ -31,11 +31,11 @@ class StandIn:
     def cursor(self) -> Iterator["StandIn"]:
         yield self
 
-    def execute(self, query: str) -> None:
+    def execute(self, query: str, params: None) -> None:
         assert "version()" in query
 
-    def fetchone(self) -> tuple[str]:
-        return (self.answer,)
+    def fetchall(self) -> list[tuple[str]]:
+        return [(self.answer,)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from stator.capabilities import capabilities_of
 from stator.db.values import Row
 from stator.models import StatorModel
 from stator.rows.problem import OK, WARNING, Problem
+from stator.statements import fetch_all
 
 # Citus runs a text on each node, and passes one value back.
 ON_NODES = """
@@ -32,12 +33,9 @@ def ask(alias: str, statement: str, params: Mapping[str, object] | None = None) 
     The statement names all of its columns. Raises ``OperationalError`` if a node does not answer.
     """
     connection: Any = connections[alias]
-    with connection.cursor() as cursor:
-        if not capabilities_of(connection).has_nodes:
-            cursor.execute(statement, params)
-            return [("", list(cursor.fetchall()))]
-        cursor.execute(ON_NODES, [AS_JSON.format(connection.ops.compose_sql(statement, params))])
-        answers = cursor.fetchall()
+    if not capabilities_of(connection).has_nodes:
+        return [("", fetch_all(connection, statement, params))]
+    answers = fetch_all(connection, ON_NODES, [AS_JSON.format(connection.ops.compose_sql(statement, params))])
     for name, is_answer, result in answers:
         if not is_answer:
             raise OperationalError(f"node {name}: {result}")
@@ -49,9 +47,7 @@ def tables_on(alias: str, tables: list[str]) -> list[str]:
     connection = connections[alias]
     if not capabilities_of(connection).has_nodes:
         return tables
-    with connection.cursor() as cursor:
-        cursor.execute(SHARDS, [tables])
-        return [*tables, *(name for (name,) in cursor.fetchall())]
+    return [*tables, *(name for (name,) in fetch_all(connection, SHARDS, [tables]))]
 
 
 # Workers use only the database's clock, so a difference only confuses people who read logs.
