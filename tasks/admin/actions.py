@@ -145,8 +145,7 @@ def useful_acts(task: Task) -> list[ActionFunction]:
 def _tasks(queryset: QuerySet[Task]) -> TaskQuerySet:
     """Return the same rows through ``TaskQuerySet``, which has the methods for queues."""
     using = written_to(queryset)
-    rows: TaskQuerySet = Task.objects.using(using).filter(pk__in=queryset.using(using).order_by().values("pk"))
-    return rows
+    return Task.objects.using(using).filter(pk__in=queryset.using(using).order_by().values("pk"))
 
 
 def _ask_cancel(

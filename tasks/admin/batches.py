@@ -90,8 +90,7 @@ class BatchList(ManagedList):
     def get_results(self, request: HttpRequest) -> None:
         """Read the rows, then the numbers."""
         super().get_results(request)
-        batches: QuerySet[Model] = QuerySet(Batch, using=self.queryset.db)
-        left = _left(batches, [row.pk for row in self.result_list])
+        left = _left(QuerySet(Batch, using=self.queryset.db), [row.pk for row in self.result_list])
         for row in self.result_list:
             row.shown_left = left.get(row.pk, "0")
 

@@ -68,8 +68,7 @@ def _first(using: str) -> list[Queue]:
 
 
 def _claimed(using: str) -> Counter[int]:
-    tasks: QuerySet[Task] = QuerySet(Task, using=using)
-    held = tasks.filter(state_claim__isnull=False).order_by("state_locked_until")
+    held: QuerySet[Task] = QuerySet(Task, using=using).filter(state_claim__isnull=False).order_by("state_locked_until")
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 

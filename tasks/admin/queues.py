@@ -236,8 +236,7 @@ class QueueAdmin(AnyAddressAdmin):
 def _running(queue: Queue) -> list[Any]:
     """Return the tasks of a queue that have run longest, with their holders and progress. Index ``st_lease``."""
     using = str(queue._state.db)
-    rows: QuerySet[Any] = QuerySet(Task, using=using)
-    held = rows.filter(queue=queue.pk, state_claim__isnull=False)
+    held: QuerySet[Any] = QuerySet(Task, using=using).filter(queue=queue.pk, state_claim__isnull=False)
     tasks = list(held.order_by("state_attempted")[:MAX_RUNNING])
     summarize(tasks, using)
     said = progress(tasks)

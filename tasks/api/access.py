@@ -81,8 +81,7 @@ def _as(kind: type[Row], value: object) -> Row | None:
 
 
 def _consumers(using: str) -> QuerySet[Consumer]:
-    usable: QuerySet[Consumer] = Consumer.objects.using(using).usable().filter(prefix=PREFIX)
-    return usable
+    return Consumer.objects.using(using).usable().filter(prefix=PREFIX)
 
 
 def _queues(using: str) -> QuerySet[Queue]:

@@ -110,20 +110,21 @@ class QueueRow(models.Model):
 
     def lock_worker(self, worker: str) -> None:
         """Lock the row of a worker that :meth:`note_worker` has noted, until the transaction ends."""
-        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        list(locked(claimants.filter(queue=self.pk, worker=worker)).values_list("pk"))
+        list(locked(self._asking(worker)).values_list("pk"))
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
         if self.__dict__.pop("noted_worker", "") == worker or self._noted(worker).exists():
             return
-        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        if not claimants.filter(queue=self.pk, worker=worker).update(seen=Now()):
-            claimants.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+        if not self._asking(worker).update(seen=Now()):
+            new = Claimant(queue_id=self.pk, worker=worker)
+            Claimant.objects.using(self._state.db).bulk_create([new], ignore_conflicts=True)
 
     def _noted(self, worker: str) -> QuerySet[Claimant]:
-        claimants: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        return claimants.filter(queue=self.pk, worker=worker, seen__gt=Later(-SEEN_EVERY))
+        return self._asking(worker, seen__gt=Later(-SEEN_EVERY))
+
+    def _asking(self, worker: str, **lookups: object) -> QuerySet[Claimant]:
+        return QuerySet(Claimant, using=self._state.db).filter(queue=self.pk, worker=worker, **lookups)
 
     def live_workers(self) -> list[str]:
         """Return the names of workers that asked for work within the last minute, sorted."""

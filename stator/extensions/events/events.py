@@ -280,8 +280,7 @@ def apply_event(owner: type[Model], using: str, locked: Locked, awaited: Awaited
 def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome: str = "") -> None:
     """Write a history entry of an event that does not move its object."""
     reason = f"{event.described} ({outcome})" if outcome else event.described
-    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=pk)
-    by_hand(rows, [pk], HandAct(actor=event.sender, reason=reason, kind=EVENT))
+    by_hand(QuerySet(owner, using=using).filter(pk=pk), [pk], HandAct(actor=event.sender, reason=reason, kind=EVENT))
 
 
 def withdraw(

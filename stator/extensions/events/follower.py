@@ -44,9 +44,8 @@ class KeptEvents(Follower):
             for name in self._kept[str(each.state)]
         ]  # fmt: skip
         if marks:
-            rows: QuerySet[Event] = QuerySet(Event, using=using)
             # Those of objects that return are there.
-            rows.bulk_create(marks, ignore_conflicts=True, batch_size=BATCH)
+            Event.objects.using(using).bulk_create(marks, ignore_conflicts=True, batch_size=BATCH)
 
     def entered(self, using: str, state: str, pks: list[object], *, wait: bool) -> None:
         """Give the objects their events, page after page."""
@@ -77,8 +76,7 @@ def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
             note_event(owner, alias, locked.pk, event, f"over: {locked.state} does not take it")
         return 1
 
-    rows: QuerySet[Model] = QuerySet(owner, using=using)
-    in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)
+    in_batches(QuerySet(owner, using=using).filter(pk=key_of(owner, event.object_pk)), take)
 
 
 class OldEvents(Sweep):

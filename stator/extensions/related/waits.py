@@ -58,8 +58,7 @@ class Wait:
 
     def unsettled(self, using: str) -> QuerySet[Model]:
         """Return the awaited objects that are not there yet."""
-        rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
-        return rows.exclude(**state_field(self.awaited).among(self.until))
+        return QuerySet(self.awaited, using=using).exclude(**state_field(self.awaited).among(self.until))
 
     def holds(self, among: QuerySet[Model]) -> Exists:
         """Return a condition for the rows ``among`` which wait by this relation."""
@@ -97,8 +96,7 @@ def wake(wait: Wait, using: str, pks: Collection[object]) -> None:
 
     Rows that other transactions have locked are skipped and left to the next scheduling pass.
     """
-    rows: QuerySet[Model] = QuerySet(wait.model, using=using)
-    reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
+    reopen_all(QuerySet(wait.model, using=using).filter(**{f"{wait.key}__in": pks}))
 
 
 def parking() -> Changes:

@@ -81,11 +81,10 @@ def _with_failures(untold: QuerySet[Batch], every: Rows) -> list[int]:
 
 def let_go(using: str) -> Q:
     """Return the condition of tasks that may be deleted: those of a batch stay until it has ended."""
-    batches: QuerySet[Batch] = QuerySet(Batch, using=using)
-    unended = batches.filter(state__in=UNENDED).values("pk")
+    unended: QuerySet[Batch] = QuerySet(Batch, using=using).filter(state__in=UNENDED)
     if are_apart(Task, using):
         return Q(batch=None) | ~Q(batch__in=unended)
-    return Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
+    return Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch")).values("pk")), True))
 
 
 def forget(using: str) -> None:

@@ -62,8 +62,7 @@ def _others(using: str) -> Iterator[QuerySet[Model]]:
     """Yield the rows of other models of the app that may have dead letters: those with a ``letter`` of their own."""
     for model in apps.get_app_config("tasks").get_models():
         if hasattr(model, "letter") and (dead := getattr(model, "DEAD", None)):
-            rows: QuerySet[Model] = QuerySet(model, using=using)
-            yield rows.filter(dead, notice_due__lte=Now())
+            yield QuerySet(model, using=using).filter(dead, notice_due__lte=Now())
 
 
 def _send_due(due: QuerySet[Any]) -> int:

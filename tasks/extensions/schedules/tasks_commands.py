@@ -1,7 +1,6 @@
 """``manage.py tasks schedules``: list schedules, run them now, pause and resume them, and change their action."""
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
 from stator.graph.durations import span
@@ -53,8 +52,7 @@ def schedules(options: Options) -> Answer:
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
     count = _change(rows, change, action, options["rate_limit"]) if change else 0
-    in_order: QuerySet[Schedule] = rows.annotate(**READ_AT).order_by("name", "entity")
-    listed = list(in_order[: MAX_SCHEDULES + 1])
+    listed = list(rows.annotate(**READ_AT).order_by("name", "entity")[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
     lines = [f"{counted(count, 'schedule')} {DONE[change]}."] if change else []
     lines += [why] if change == "run" and (why := why_not(rows, count)) else []

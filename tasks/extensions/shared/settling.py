@@ -1,6 +1,6 @@
 """Shared tasks end with their parts; if the process dies before, the graph's SQL transitions end them."""
 
-from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from stator.models import move_rows
 from stator.statements import is_one_of
@@ -53,7 +53,6 @@ def end_parts(using: str, wholes: list[object] | None = None) -> None:
 
     ``wholes``: only the parts of these tasks. Index ``tasks_task_open_part``.
     """
-    rows: QuerySet[Model] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
-    left = rows.filter(**which, whole__state="canceled", state="pending")
+    left: QuerySet[Task] = QuerySet(Task, using=using).filter(**which, whole__state="canceled", state="pending")
     move_rows(left, "canceled", reason="the shared task was canceled")

@@ -87,8 +87,7 @@ def _in_each_schema(model: type[StatorModel], pk: object, scopes: list[Scope]) -
 
 def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]:
     """Return the reasons of the object's own ``explain()``, which its model may have extended."""
-    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
-    row = rows.filter(pk=pk).first()
+    row: StatorModel | None = OperatorQuerySet(model, using=using).filter(pk=pk).first()
     if row is None or home_of(row) != using:
         # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
