@@ -10,12 +10,16 @@ from tasks.queue import begun
 from tasks.rows.tables import task_model
 
 
-class OfTasks(Follower):
-    """The runs of claims that others end."""
+class TaskFollower(Follower):
+    """A follower of moves of tasks alone."""
 
     @classmethod
     def bind(cls, model: type[Model]) -> Self | None:
         return cls(model) if model is task_model() else None
+
+
+class OfTasks(TaskFollower):
+    """The runs of claims that others end."""
 
     def taken(self, rows: QuerySet[Model], why: str) -> Collection[object]:
         return begun.taken(rows, why)

@@ -1,22 +1,17 @@
 """Which tasks no undo moves back because of their batch."""
 
 from collections.abc import Mapping
-from typing import Self
 
 from django.db.models import Model, QuerySet
 
-from stator.rows.followers import Follower
 from tasks.extensions.batches.models import Batch
+from tasks.queue.follower import TaskFollower
 from tasks.queue.task_parts import KIND
-from tasks.rows.tables import locked, task_model, task_rows
+from tasks.rows.tables import locked, task_rows
 
 
-class OfBatches(Follower):
+class OfBatches(TaskFollower):
     """Canceled tasks of an ended batch stay: it has published its action, and would have a task that is done later."""
-
-    @classmethod
-    def bind(cls, model: type[Model]) -> Self | None:
-        return cls(model) if model is task_model() else None
 
     def staying(self, rows: QuerySet[Model]) -> Mapping[object, str]:
         whole = KIND.parts.whole_of(rows.filter(state="canceled"))

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextvars import copy_context
-from typing import Any, Self
+from typing import Any
 
 from django.apps import AppConfig, apps
 from django.core import checks
@@ -11,11 +11,11 @@ from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
 from stator.models import Now
-from stator.rows.followers import Follower
 from tasks.chores.passes import CHORES, FOLLOWS
 from tasks.conf import load_settings, read_settings
 from tasks.dead_letters import letter_of
 from tasks.models import Task
+from tasks.queue.follower import TaskFollower
 from tasks.rows.clock import Later
 from tasks.rows.tasks import DEAD
 
@@ -28,12 +28,8 @@ AGAIN = 600.0
 MAX_NOTICES = 100
 
 
-class OfNotices(Follower):
+class OfNotices(TaskFollower):
     """No second notice of dead letters that are dead again because their requeue was undone."""
-
-    @classmethod
-    def bind(cls, model: type[Model]) -> Self | None:
-        return cls(model) if model is Task else None
 
     def went_back(self, rows: QuerySet[Model]) -> None:
         rows.filter(state="errored").update(notice_due=None)
