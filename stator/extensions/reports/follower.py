@@ -1,14 +1,18 @@
 """What is kept of that which no record of outcomes writes: acts by hand, and attempts that ended with their worker."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import F, Model, QuerySet
 
-from stator.extensions.reports.models import History, Report, failure_report, keep_acts, keep_moves, keep_reports
+from stator.extensions.reports.models import History, Report, failure_report, keep_entries, keep_reports
 from stator.graph.failures import HUNG, Failure, lease_lost, quarantined
+from stator.rows import columns
+from stator.rows.clock import Seconds
 from stator.rows.followers import HAND, MOVE, Follower, HandAct
 from stator.rows.kept_attempts import attempts_of
 from stator.rows.meta import option_of, options_of
+from stator.rows.records import REASON_LENGTH
 from stator.rows.state_column import state_field
 from stator.rows.workers import worker_of
 
@@ -22,12 +26,17 @@ class KeptActs(Follower):
 
     def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
         """Write the entries."""
-        using = str(rows.db)
+        of_row: dict[str, Any] = {"version": F("state_version")}
+        given = {"actor": act.actor[:150], "reason": act.reason[:REASON_LENGTH], "kind": str(act.kind)}
         if act.target is not None:
-            if act.kind != MOVE or options_of(self.model).of_extensions.get("history"):
-                keep_moves(self.model, using, pks, act.target, act.reason, act.kind, actor=act.actor)
-        elif act.actor or act.recorded or act.kind != HAND:
-            keep_acts(self.model, using, pks, act.actor, act.reason, act.kind)
+            if act.kind == MOVE and not options_of(self.model).of_extensions.get("history"):
+                return
+            of_row = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
+            of_row |= {"attempts": F("state_attempts"), "claimed": F("state_attempted")}
+            given = {"to": act.target.name, **given}
+        elif not (act.actor or act.recorded) and act.kind == HAND:
+            return
+        keep_entries(self.model, str(rows.db), pks, of_row, given)
 
     def reaping(self, rows: QuerySet[Model]) -> None:
         """Write an entry for each lost lease."""

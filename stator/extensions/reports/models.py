@@ -8,9 +8,7 @@ from django.db.models import F, Model, QuerySet, Subquery
 
 from stator.extensions.reports.attempt_log import AttemptLog
 from stator.graph.failures import Failure
-from stator.graph.states import State
-from stator.rows import columns
-from stator.rows.clock import Now, Seconds, seconds_ahead
+from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
 from stator.rows.meta import field_of
@@ -138,28 +136,6 @@ def keep_entries(
         shape = owner, using, *of_row, *given, seconds_ahead(connections[using])
         statement = _entries.get(shape, lambda: compiled(rows.filter(**key_lookups(owner))))
     send(statement, using, {**values, **key})
-
-
-def keep_moves(
-    owner: type[Model], using: str, pks: Sequence[object], target: State, reason: str, kind: str,
-    actor: str = "",
-) -> None:  # fmt: skip
-    """Write a history entry for the move of each of these locked rows; call it before they are moved."""
-    moves = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
-    attempts = {"attempts": F("state_attempts"), "claimed": F("state_attempted")}
-    keep_entries(owner, using, pks, moves | attempts, {"to": target.name, **_columns_of_act(actor, reason, kind)})
-
-
-def keep_acts(
-    owner: type[Model], using: str, pks: Sequence[object], actor: str, reason: str,
-    kind: str = History.Kind.HAND,
-) -> None:  # fmt: skip
-    """Write a history entry for each of these locked rows, which somebody changes without a move."""
-    keep_entries(owner, using, pks, {"version": F("state_version")}, _columns_of_act(actor, reason, kind))
-
-
-def _columns_of_act(actor: str, reason: str, kind: str) -> dict[str, object]:
-    return {"actor": actor[:150], "reason": reason[:REASON_LENGTH], "kind": str(kind)}
 
 
 def failure_report(
