@@ -3,7 +3,7 @@
 At most a number of rows is read, within a time. If that is not the whole table, the answer says which rows it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -76,37 +76,26 @@ def clock_of(target: Target, name: str | None) -> TimeColumn | None:
             hint = nearest(name, names, noun="such columns") if names else "the table has none"
             raise BadInput(f"--by {name!r} is not a DateTimeField of {target.model._meta.label}; {hint}")
         return TimeColumn(name, "the given column")
-    return next(filter(None, (_first(target, fields, kind) for kind in (_changed, _updated, _created, _any))), None)
+    return next(_clocks(target.column, fields), None)
 
 
-def _first(
-    target: Target, fields: list[DateTimeField], kind: Callable[[Target, DateTimeField], TimeColumn | None]
-) -> TimeColumn | None:
-    return next((clock for field in fields if (clock := kind(target, field))), None)
-
-
-def _changed(target: Target, field: DateTimeField) -> TimeColumn | None:
-    named = {name.format(column=target.column) for name in CHANGED}
-    return TimeColumn(field.name, f"since {target.column} changed, by its name") if field.name in named else None
-
-
-def _updated(target: Target, field: DateTimeField) -> TimeColumn | None:
-    is_clock = field.auto_now or any(word in field.name for word in UPDATED)
-    means = (
-        "since the last save of the row; update() may leave it out"
-        if field.auto_now
-        else "since the row was last changed, by its name"
-    )
-    return TimeColumn(field.name, means) if is_clock else None
-
-
-def _created(target: Target, field: DateTimeField) -> TimeColumn | None:
-    is_clock = field.auto_now_add or any(word in field.name for word in CREATED)
-    return TimeColumn(field.name, "since the row was created, not since it moved") if is_clock else None
-
-
-def _any(target: Target, field: DateTimeField) -> TimeColumn | None:
-    return None if field.null else TimeColumn(field.name, "the only time that every row has")
+def _clocks(column: str, fields: list[DateTimeField]) -> Iterator[TimeColumn]:
+    """Yield the columns with a time, the best first."""
+    changed = {name.format(column=column) for name in CHANGED}
+    for field in fields:
+        if field.name in changed:
+            yield TimeColumn(field.name, f"since {column} changed, by its name")
+    for field in fields:
+        if field.auto_now:
+            yield TimeColumn(field.name, "since the last save of the row; update() may leave it out")
+        elif any(word in field.name for word in UPDATED):
+            yield TimeColumn(field.name, "since the row was last changed, by its name")
+    for field in fields:
+        if field.auto_now_add or any(word in field.name for word in CREATED):
+            yield TimeColumn(field.name, "since the row was created, not since it moved")
+    for field in fields:
+        if not field.null:
+            yield TimeColumn(field.name, "the only time that every row has")
 
 
 def look_at_rows(

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -54,10 +53,16 @@ class Target:
     @cached_property
     def constants(self) -> dict[str, Stored]:
         """The constants beside the model that have one of the declared values, or all of them, by their names."""
-        known = {*self.labels} or {self.default}
-        own = {name: value for name, value in _constants(self.model) if value in known}
+        beside, known = _beside(self.model), {*self.labels} or {self.default}
+        constants = [(name, stored(value)) for name, value in beside if name.isupper()]
+        found: dict[str, Stored] = {name: plain for name, plain in constants if plain is not None and plain in known}
         # Without choices, an enum or a tuple whose name says that it is of this column tells the values.
-        return own | dict(_members(self.model, self.column))
+        for name, value in beside:
+            members = {each: plain for each, plain in _named(value) if plain is not None}
+            named = self.column.lower() in name.lower()
+            if {*self.labels}.issuperset(members.values()) if self.labels else named:
+                found |= members
+        return found
 
 
 def stored(value: object) -> Stored:
@@ -107,25 +112,6 @@ def _columns_hint(label: str) -> str:
     return f"; {label} has {listed(names)}" if names else ""
 
 
-def _constants(model: type[models.Model]) -> Iterator[tuple[str, Stored]]:
-    for holder in (_module_of(model), *({**vars(each)} for each in reversed(model.__mro__) if each is not object)):
-        for name, value in holder.items():
-            if name.isupper() and (plain := stored(value)) is not None:
-                yield name, plain
-
-
-def _members(model: type[models.Model], column: str) -> Iterator[tuple[str, Stored]]:
-    """Yield the members of enums and named tuples that the column is named after, or whose values are its choices."""
-    field = model._meta.get_field(column)
-    choices = {value for value, _ in getattr(field, "flatchoices", ())}
-    for holder in (_module_of(model), *({**vars(each)} for each in reversed(model.__mro__) if each is not object)):
-        for name, value in holder.items():
-            members = {each: plain for each, plain in _named(value) if plain is not None}
-            named = column.lower() in name.lower()
-            if members and (choices.issuperset(members.values()) if choices else named):
-                yield from members.items()
-
-
 def _named(value: object) -> list[tuple[str, Stored]]:
     if isinstance(value, type) and issubclass(value, Enum):
         return [(name, stored(member)) for name, member in value.__members__.items()]
@@ -134,7 +120,8 @@ def _named(value: object) -> list[tuple[str, Stored]]:
     return []
 
 
-def _module_of(model: type[models.Model]) -> Mapping[str, object]:
+def _beside(model: type[models.Model]) -> list[tuple[str, object]]:
+    """Return what is named in the module of a model, then in its bases and in the model itself."""
     # The models of a migration, or of a shell, may have no module with such a name.
-    module = sys.modules.get(model.__module__)
-    return vars(module) if module else {}
+    holders = [sys.modules.get(model.__module__), *reversed(model.__mro__)]
+    return [named for holder in holders if holder not in (None, object) for named in vars(holder).items()]
