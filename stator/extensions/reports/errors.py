@@ -30,7 +30,7 @@ def run(options: Options) -> Answer:
     failing, unread = list[ErrorGroup](), dict[str, Problem]()
     for using, part in by_database(models, options["database"]).items():
         with Looks(using, list(part), unread) as looks:
-            failing += [group for group in groups(using, rows_by_label(part, using), looks=looks)[0] if group.failing]
+            failing += [group for group in groups(using, rows_by_label(part, using), None, looks)[0] if group.failing]
     failing = sorted(failing, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [

@@ -33,8 +33,8 @@ Key = tuple[str, str]
 def groups(
     using: str,
     rows_of: dict[str, OperatorQuerySet],
-    failing: Collection[str] | None = None,
-    looks: Looks | None = None,
+    failing: Collection[str] | None,
+    looks: Looks,
 ) -> tuple[list[ErrorGroup], bool]:
     """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
@@ -44,9 +44,6 @@ def groups(
     among the latest ``GROUPED`` errors of all. Takes two statements, one for each model with failing objects, and one
     for each among these errors. Index ``stator_report_at``.
     """
-    if looks is None:
-        with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
-            return groups(using, rows_of, failing, looks)
     counted = [label for label in rows_of if failing is None or label in failing]
     by_key: dict[Key, ErrorGroup] = {}
     for label in counted:
