@@ -86,15 +86,11 @@ class ProblemKind:
         """Return a kind of problem of one object; its code is the name of the function that has its sentences."""
         return cls(sentences.__name__, sentences=sentences, **rest)
 
-    @property
-    def of_many(self) -> bool:
-        """Whether it finds problems of many."""
-        return self.find is not None or self.read is not None
-
-    def found_in(self, survey: "Survey") -> Iterator[Problem]:
-        """Yield its problems in a survey, each with a code, a level and a remedy."""
-        if self.find is not None and (not self.model or self.model in survey.readable):
-            yield from map(self._completed, self.find(survey))
+    def found_in(self, survey: "Survey") -> list[Problem]:
+        """Return its problems in a survey, each with a code, a level and a remedy."""
+        if self.find is None or (self.model and self.model not in survey.readable):
+            return []
+        return [self._completed(problem) for problem in self.find(survey)]
 
     def read_in(self, one: "Surveyed") -> list[Problem]:
         """Return its problems that are read from the rows of a surveyed model, completed in the same way."""

@@ -9,7 +9,6 @@ from django.db import DatabaseError, connections
 from stator.db.conditions import Stored, StoredCondition, all_stored_kinds
 from stator.db.engines import refusal_of_writes
 from stator.db.tables import lack_of, probe_columns, wrong_expression
-from stator.extensions.problems.kind import ProblemKind
 from stator.extensions.problems.kinds import KINDS, in_order, kinds_of_apps, problems_in, reading_kinds
 from stator.extensions.problems.starving import starving_in
 from stator.extensions.problems.surveyed import Survey, Surveyed
@@ -91,7 +90,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
                 one.counted.update(kind.tells(one))
     made = Survey(using, surveyed, people, groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
-        for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
+        for problem in looks.at(model_named(kind.model), partial(kind.found_in, made), []):
             surveyed[kind.model].own.append(problem)
     for kind in reading_kinds():
         for label in sorted(made.readable):
@@ -133,7 +132,3 @@ def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks, counted
     if rows.model._meta.label_lower in lacks:
         return empty(rows)
     return looks.at(rows.model, partial(depths, rows, counted), empty(rows))
-
-
-def _found_by(kind: ProblemKind, made: Survey) -> list[Problem]:
-    return list(kind.found_in(made))

@@ -11,7 +11,7 @@ from stator.extensions.problems.surveyed import Survey
 from stator.rows.problem import ERROR, OK, Problem
 from stator.survey.numbers import Workers
 
-OF_MANY = [*(kind for kind in KINDS if kind.of_many), *kinds_of_apps()]
+OF_MANY = [*(kind for kind in KINDS if kind.find or kind.read), *kinds_of_apps()]
 
 
 SURVEYED: Any = None
