@@ -86,11 +86,6 @@ def is_for_nobody(facts: Facts) -> bool:
     return all(people.get(event.name) == [] for event in taken)
 
 
-def awaits_nobody(facts: Facts) -> Iterator[Said]:
-    """Say that nobody may send the events that the object waits for."""
-    yield from awaits_event(facts)
-
-
 def awaits_event(facts: Facts) -> Iterator[Said]:
     """Say which events the object waits for, who may send them, and who has."""
     events, numbers = _taken(facts)
@@ -170,8 +165,9 @@ def _find_unanswerable(one: Surveyed) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-AWAITS_NOBODY = ProblemKind.of_one(
-    awaits_nobody,
+AWAITS_NOBODY = ProblemKind(
+    "awaits_nobody",
+    sentences=awaits_event,
     fact=ItsSenders,
     before="external",
     holds=is_for_nobody,

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from django.db import DatabaseError
 from django.db.models import F, Q
@@ -24,9 +23,10 @@ from stator.rows.clock import Now
 from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT, Worker, name_of
 from stator.scopes import Scope
 from stator.signals import on_heartbeat, send_contained
-from stator.statements import Statement, replacing, updating
+from stator.statements import replacing, updating
 from stator.worker.outage import Outages
 from stator.worker.parts import WorkerPart
+from stator.worker.serving import Serving
 from stator.worker.worker import Worker as WorkerProcess
 
 logger = logging.getLogger("stator.worker")
@@ -44,16 +44,6 @@ SHOW = "show"
 
 # Seconds between refreshes of the rows in resting schemas. A worker counts as silent after ``WORKER_ALIVE``.
 RESTING_BEAT = 20.0
-
-
-class RestingSchemas(Protocol):
-    """The schemas of a worker that have no work."""
-
-    def labels(self) -> dict[Scope, list[str]]:
-        """Return the labels of the models in each of them."""
-
-    def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
-        """Send a statement in several of them."""
 
 
 def parts(worker: WorkerProcess) -> Iterator[WorkerPart]:
@@ -78,7 +68,7 @@ class Presence:
         operations: list[Operations],
         figures: Callable[[], dict[str, int]],
         published: Callable[[], dict[str, object]] = dict,
-        resting: RestingSchemas | None = None,
+        resting: Serving | None = None,
         replaces: int = 0,
     ) -> None:
         self._id = worker_id

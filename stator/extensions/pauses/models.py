@@ -195,11 +195,10 @@ def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, act
 
     Pauses of the model, of a state, or of values stay. The other objects of a pause get a pause of their own.
     """
-    label = owner_of(model)._meta.label_lower
     meant = {_kept(pk) for pk in pks}
     resumed = set[object]()
     with transaction.atomic(using=using):
-        for pause in _naming_objects(label, using):
+        for pause in _naming_objects(model, using):
             named = pause.names or []
             if meant.intersection(named):
                 resumed.update(meant.intersection(named))
@@ -234,8 +233,7 @@ def hidden_by(
 
 def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     """Return whether a pause names this object."""
-    label = owner_of(model)._meta.label_lower
-    return any(_kept(pk) in map(_kept, pause.where[NAMED]) for pause in _naming_objects(label, using))
+    return _kept(pk) in named_in_pauses(model, using)
 
 
 def release_deleted(owner: type[Model], using: str, keys: Keys) -> None:
@@ -268,11 +266,11 @@ def end_made(model: type[Model], using: str, taking: TakingBack) -> int:
 
 def named_in_pauses(model: type[Model], using: str) -> list[object]:
     """Return the keys of the objects that pauses name, as the pauses keep them."""
+    return [_kept(pk) for pause in _naming_objects(model, using) for pk in pause.where[NAMED]]
+
+
+def _naming_objects(model: type[Model], using: str) -> list[Pause]:
     label = owner_of(model)._meta.label_lower
-    return [_kept(pk) for pause in _naming_objects(label, using) for pk in pause.where[NAMED]]
-
-
-def _naming_objects(label: str, using: str) -> list[Pause]:
     own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MAX_PAUSES]
     return [pause for pause in own if pause.names is not None]
 

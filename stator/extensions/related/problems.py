@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 
 from stator.extensions.problems.causes import ELLIPSIS, SHOWN, about, hashed, keys_as_arguments, of_models, waits
 from stator.extensions.problems.facts import Fact, Facts
@@ -49,7 +49,7 @@ class AwaitedObjects(Fact[list[Awaited]]):
         expressions: dict[str, object] = {}
         for wait in waits_of(self.model):
             expressions[f"stator_awaited_{wait.field}"] = wait.state(rows.filter(pk=key))
-            expressions[f"stator_key_{wait.field}"] = wait.own_key
+            expressions[f"stator_key_{wait.field}"] = F(wait.key)
         return expressions
 
     def known(self, facts: Facts) -> list[Awaited]:

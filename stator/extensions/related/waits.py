@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.db.models import DateTimeField, Exists, F, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import DateTimeField, Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.extensions.related.watches import managed_owner
 from stator.graph.graphs import state_problem
@@ -45,11 +45,6 @@ class Wait:
     field: str
     awaited: type[Model]
     until: tuple[str, ...]
-
-    @property
-    def own_key(self) -> F:
-        """The key of the awaited object in the row that waits."""
-        return F(self.key)
 
     @property
     def key(self) -> str:

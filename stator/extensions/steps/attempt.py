@@ -139,7 +139,10 @@ class Steps:
             # An earlier try may have been committed although no answer came.
             mine = _recorded(claim).filter(name=name, claim=claim.token).values_list("result", flat=True)
             if text not in mine:
-                self._refuse_repeated(name, list(mine))
+                if mine:
+                    raise StepRefused(
+                        f"{self._step(name)} is recorded already, with another result; give it another name"
+                    )
                 raise LeaseLost(
                     f"{claim.operations.label} {claim.pk}: the claim on it has ended; step {name!r} is not recorded"
                 )
@@ -166,10 +169,6 @@ class Steps:
             Event().wait(pause)
             claim.operations.connection.close_if_unusable_or_obsolete()
         raise AssertionError("the last try returns or raises")
-
-    def _refuse_repeated(self, name: str, repeated: list[str]) -> None:
-        if repeated:
-            raise StepRefused(f"{self._step(name)} is recorded already, with another result; give it another name")
 
     @contextmanager
     def _using(self, name: str) -> Iterator[None]:
