@@ -18,7 +18,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import CursorWrapper
 from django.db.models import ForeignKey, Model
 
-from stator.extensions.partitions.schemes import MAX_NAME, Division, Scheme, part_of
+from stator.extensions.partitions.schemes import MAX_NAME, PART, Division, Scheme, part_of
 from stator.extensions.partitions.tables import Part, read, spelled_out
 from stator.extensions.partitions.upkeep import is_locked, locked
 from stator.rows.keys import key_fields
@@ -175,7 +175,6 @@ WHERE c.oid = pg_get_serial_sequence(%(table)s, %(pk)s)::regclass
 BOUND = "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ("
 UNBOUND = "ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}"
 CREATE = "CREATE TABLE {table} (LIKE {former} INCLUDING ALL"
-FIRST = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 ATTACH = "ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES "
 ORPHANS = "DELETE FROM {table} p WHERE NOT EXISTS (SELECT FROM {target} t WHERE t.{key} = p.{own})"
 COPY = "INSERT INTO {table} ({columns}) SELECT {columns} FROM {former}"
@@ -353,7 +352,7 @@ class Conversion:
         self._do(cursor, "ALTER TABLE {table} RENAME TO {name}", name=former[1])
         self._do(cursor, f"{CREATE} EXCLUDING INDEXES){self._divided(division)}", former=former)
         if division:
-            self._do(cursor, FIRST + division.bounds, part=part_of(self.place, division.suffix))
+            self._do(cursor, PART + division.bounds, part=part_of(self.place, division.suffix))
             self._execute(cursor, division.further)
         self._do(cursor, COPY, columns=columns, former=former)
         self._continue(cursor, sequence)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,8 +20,7 @@ FILLED = """
 SELECT EXISTS (SELECT FROM {table}), EXISTS (SELECT FROM {table} WHERE {column} NOT IN ({values}))
 """
 OUTSIDE = "SELECT {column} FROM {table} WHERE {column} NOT IN ({values}) LIMIT 1"
-OF_VALUES = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES IN ({values})"
-OF_HASH = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
+PART = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 
 # As many bytes as a name in PostgreSQL has; further ones are cut off.
 MAX_NAME = 63
@@ -118,6 +117,14 @@ class _Numbered(Scheme):
         """Return whether it has the column and the number."""
         return (column, number) == (self.column, self.partitions)
 
+    def _divided(self, connection: BaseDatabaseWrapper, table: Place, bounds: list[str], **rest: Any) -> Division:
+        """Return partitions with these bounds; ``rest`` are the other values of the division."""
+        further = (
+            spelled_out(connection, PART, table=table, part=part_of(table, f"part{number}")) + each
+            for number, each in enumerate(bounds[1:], 1)
+        )
+        return Division(suffix="part0", bounds=bounds[0], further=tuple(further), **rest)
+
 
 @dataclass(frozen=True, slots=True)
 class ByValue(_Numbered):
@@ -125,24 +132,17 @@ class ByValue(_Numbered):
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions: values that are in none are refused by the database."""
-        first, *others = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
+        values = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
+        bounds = [spelled_out(connection, "IN ({values})", values=each) for each in values]
         parts: dict[str, str | tuple[str, str]] = {"column": self.column, "table": table}
-        [(filled, spread)] = fetch_all(connection, spelled_out(connection, FILLED, values=first, **parts))
+        [(filled, spread)] = fetch_all(connection, spelled_out(connection, FILLED, values=values[0], **parts))
         if spread:
             for (value,) in fetch_all(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
                 what = f"{table[1]} has a row whose {self.column} is {value}; it must be from 0 to {SPREAD[-1]}"
                 raise self.refusal(what, "Correct such rows")
-        return Division(
-            method="LIST",
-            suffix="part0",
-            bounds=spelled_out(connection, "IN ({values})", values=first),
-            condition=spelled_out(connection, "{column} IN ({values})", column=self.column, values=first),
-            further=tuple(
-                spelled_out(connection, OF_VALUES, table=table, part=part_of(table, f"part{number}"), values=values)
-                for number, values in enumerate(others, 1)
-            ),
-            copies=spread or not filled,
-        )
+        condition = spelled_out(connection, "{column} ", column=self.column) + bounds[0]
+        copies = spread or not filled
+        return self._divided(connection, table, bounds, method="LIST", condition=condition, copies=copies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +151,8 @@ class ByHash(_Numbered):
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions, into which all rows have to be copied."""
-        return Division(
-            method="HASH",
-            suffix="part0",
-            bounds=self._bounds(0),
-            condition="true",
-            further=tuple(
-                spelled_out(connection, OF_HASH, table=table, part=part_of(table, f"part{number}"))
-                + self._bounds(number)
-                for number in range(1, self.partitions)
-            ),
-            copies=True,
-        )
-
-    def _bounds(self, remainder: int) -> str:
-        return f"WITH (MODULUS {self.partitions}, REMAINDER {remainder})"
+        bounds = [f"WITH (MODULUS {self.partitions}, REMAINDER {number})" for number in range(self.partitions)]
+        return self._divided(connection, table, bounds, method="HASH", condition="true", copies=True)
 
 
 def part_of(table: Place, suffix: str) -> Place:
