@@ -87,11 +87,7 @@ def _leave_one(operations: Operations, samples: QuerySet[Depth]) -> int:
     locked = sorted(_lock_all(operations, samples.order_by("pk")), key=lambda sample: (-sample.queued, sample.minute))
     if not locked:
         return 0
-    first, *others = locked
-    samples.filter(pk=first.pk).update(hourly=True, oldest=max(sample.oldest for sample in locked))
-    if others:
-        samples.filter(pk__in=[sample.pk for sample in others]).delete()
-    return len(locked)
+    return _leave_first(samples, locked, hourly=True, oldest=max(sample.oldest for sample in locked))
 
 
 @retrying
@@ -117,11 +113,16 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
     locked = _lock_all(operations, shards.order_by("-shard"))
     if not locked:
         return 0
-    first, *others = locked
     sums = {name: sum(getattr(stats, name) for stats in locked) for name in ("handled", "failed", "seconds")}
-    shards.filter(pk=first.pk).update(shard=MERGED, longest=max(stats.longest for stats in locked), **sums)
+    return _leave_first(shards, locked, shard=MERGED, longest=max(stats.longest for stats in locked), **sums)
+
+
+def _leave_first(rows: QuerySet[Merged], locked: list[Merged], **changes: object) -> int:
+    """Change the first of these rows, and delete the others; return how many there were."""
+    first, *others = locked
+    rows.filter(pk=first.pk).update(**changes)
     if others:
-        shards.filter(pk__in=[stats.pk for stats in others]).delete()
+        rows.filter(pk__in=[each.pk for each in others]).delete()
     return len(locked)
 
 

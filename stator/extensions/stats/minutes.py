@@ -32,16 +32,16 @@ def minutes_of(using: str, labels: Iterable[str], now: datetime) -> dict[str, Mi
     labels = list(labels)
     last = now.replace(second=0, microsecond=0) - MINUTE
     first = last - MINUTE * (MINUTES - 1)
-    since = min(first - MINUTE * GAP, _hour(first))
+    since = min(first - MINUTE * GAP, hour_of(first))
     rows = Depth.objects.using(using).filter(minute__range=(since, last), model_label__in=labels).order_by("minute")
     samples: dict[str, list[DepthSample]] = {label: [] for label in labels}
     for values in rows.values_list(*DepthSample._fields):
         samples[values[0]].append(DepthSample(*values))
-    moves = Stats.moves(using, labels, _hour(since))
+    moves = Stats.moves(using, labels, hour_of(since))
     filled = {label: _filled(own, moves, first) for label, own in samples.items()}
     for label, own in samples.items():
-        before = [one.moved for one in own if one.minute < first and _hour(one.minute) == _hour(first)]
-        hours = sum(count for (of, hour), count in moves.items() if of == label and hour >= _hour(first))
+        before = [one.moved for one in own if one.minute < first and hour_of(one.minute) == hour_of(first)]
+        hours = sum(count for (of, hour), count in moves.items() if of == label and hour >= hour_of(first))
         filled[label].moved = max(0, hours - (before[-1] if before else 0))
     return filled
 
@@ -67,9 +67,9 @@ def _known(
             yield here, MinuteSample(None, sample.oldest, sample.failing)
             continue
         moved = sample.moved - before.moved
-        if _hour(before.minute) != _hour(sample.minute):
+        if hour_of(before.minute) != hour_of(sample.minute):
             # Counted anew from the hour on; how many followed the last sample of the hour before is known since.
-            moved += moves.get((before.model_label, _hour(before.minute)), before.moved)
+            moved += moves.get((before.model_label, hour_of(before.minute)), before.moved)
         minute = MinuteSample(max(0, moved) / (60 * gap), sample.oldest, sample.failing)
         yield from ((number, minute) for number in range(here - gap + 1, here + 1))
 
@@ -78,5 +78,6 @@ def _number(sample: DepthSample, first: datetime) -> int:
     return round((sample.minute - first) / MINUTE)
 
 
-def _hour(moment: datetime) -> datetime:
+def hour_of(moment: datetime) -> datetime:
+    """Return the beginning of its hour, as statistics count it."""
     return moment.replace(minute=0, second=0, microsecond=0)

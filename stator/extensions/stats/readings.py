@@ -7,7 +7,7 @@ from itertools import pairwise
 from django.db.models import Model, Sum
 
 from stator.extensions.stats.flows import read_flows
-from stator.extensions.stats.minutes import minutes_of
+from stator.extensions.stats.minutes import hour_of, minutes_of
 from stator.extensions.stats.models import Depth, Stats, this_hour
 from stator.graph.durations import seconds_of
 from stator.rows import columns
@@ -42,13 +42,9 @@ def _per_second(samples: list[tuple[datetime, int]]) -> float | None:
     """Return the moves a second between samples; moves are counted anew from each hour on."""
     moves, seconds = 0, 0.0
     for (before, counted), (minute, moved) in pairwise(samples):
-        if _hour(before) == _hour(minute):
+        if hour_of(before) == hour_of(minute):
             moves, seconds = moves + max(0, moved - counted), seconds + seconds_of(minute - before)
     return moves / seconds if seconds else None
-
-
-def _hour(minute: datetime) -> datetime:
-    return minute.replace(minute=0)
 
 
 def _shares(using: str, labels: Collection[str]) -> dict[str, dict[str, float]]:
