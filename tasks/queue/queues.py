@@ -40,11 +40,12 @@ class Queue(
     the most urgent tasks of one part after the other.
     """
 
-    _made_as: tuple[object, ...]
+    # The values of ``MADE_AS`` when it was last read or saved; None if it is new or the value was not read.
+    _made_as: tuple[object, ...] = (None,) * len(MADE_AS)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the queue; raise ``ValidationError`` for changes that existing tasks rule out."""
-        if any(was not in (None, getattr(self, name)) for was, name in zip(self._was, MADE_AS, strict=True)):
+        if any(was not in (None, getattr(self, name)) for was, name in zip(self._made_as, MADE_AS, strict=True)):
             raise ValidationError("kind, exclusive_key and spread of a queue cannot be changed; create another queue")
         if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
@@ -64,11 +65,6 @@ class Queue(
     def _note_made_as(self) -> None:
         # A deferred field is unknown.
         self._made_as = tuple(self.__dict__.get(name) for name in MADE_AS)
-
-    @property
-    def _was(self) -> tuple[object, ...]:
-        """The values of ``MADE_AS`` when it was last read or saved; None if it is new or the value was not read."""
-        return self.__dict__.get("_made_as", (None,) * len(MADE_AS))
 
     def clean_fields(self, exclude: Collection[str] | None = None) -> None:
         """Run Django's checks; raise ``ValidationError`` also for a name that no queue can have."""
@@ -110,11 +106,10 @@ class Queue(
         ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
         that this code does not register. ``batch``: see :meth:`publish_many`.
         """
-        on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         message = {"action": action, **({} if data is ... else {"data": data}), **options}
-        return self._publish(
-            [message], on_existing, known_only,
-            joining(batch),  # tasks.extensions.batches
+        return self.publish_many(
+            [message], update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded, known_only=known_only,
+            batch=batch,  # tasks.extensions.batches
         )[0]  # fmt: skip
 
     def publish_many(
@@ -133,15 +128,9 @@ class Queue(
         that has not ended. Existing tasks of the same keys join it.
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return self._publish(
-            tasks, on_existing, known_only,
-            joining(batch),  # tasks.extensions.batches
-        )  # fmt: skip
-
-    def _publish(
-        self, given: Iterable[object], on_existing: OnExistingKey, known_only: bool, publish: Publish | None = None
-    ) -> list[Published]:
-        return (publish or publishing.publish)(self, given, on_existing, known_only=known_only)
+        publish: Publish = publishing.publish
+        publish = joining(batch) or publish  # tasks.extensions.batches
+        return publish(self, tasks, on_existing, known_only=known_only)
 
     apublish = in_thread(publish)
     apublish_many = in_thread(publish_many)
