@@ -12,7 +12,7 @@ from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
-from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
+from tasks.queue.operator_actions import Requeued, cancel_many, cancelable, requeue_many
 from tasks.queue.task_parts import KIND, AuthorAndReason
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
@@ -78,8 +78,7 @@ class TaskQuerySet(QuerySet["Task"]):
         else it is one of its own.
         """
         action = action or Action.of(self.model, "cancel", actor, reason, moves=True)
-        statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
-        chosen = self.with_status(*statuses)
+        chosen = self.with_status(*cancelable(running))
         return cancel_many(self._all_tasks, chosen._urgent(), running=running, **_author_and_reason(action))
 
     def requeue(

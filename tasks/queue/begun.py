@@ -29,15 +29,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def most_attempts(
-    own: int | None, of_queue: int | None, action: RegisteredAction | None, settings: TaskSettings
-) -> int:
-    """Return how often worker processes attempt a task: its own number, or the lower one of its queue and action."""
-    return own or usual_attempts(of_queue, action, settings)
-
-
 def usual_attempts(of_queue: int | None, action: RegisteredAction | None, settings: TaskSettings) -> int:
-    """Return how often worker processes attempt a task without a number of its own."""
+    """Return how often worker processes attempt a task without a number of its own, by its queue and action."""
     usual = of_queue or settings.MAX_ATTEMPTS
     return min(usual, (action and action.max_attempts) or usual)
 
@@ -58,7 +51,7 @@ def never_begun(rows: QuerySet[Model]) -> set[int]:
     """Return which of these claimed tasks a worker process would have marked, and has not."""
     settings, unmarked = load_settings(), {}
     for pk, token, begun, attempt, crashes, own, of_queue, action, queue in rows.values_list(*COLUMNS):
-        most = most_attempts(own, of_queue, declared(action, queue), settings)
+        most = own or usual_attempts(of_queue, declared(action, queue), settings)
         if begun != token and is_marked(attempt, most, crashes):
             unmarked[pk] = token
     # A named worker begins with its claim.

@@ -40,7 +40,7 @@ class Requeued:
 def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     """Cancel a waiting task and its parts; with ``running`` also a claimed one, whose worker then loses its claim."""
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
-        statuses = " or ".join(_cancelable(running))
+        statuses = " or ".join(cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
     _read_again(task)
 
@@ -52,7 +52,7 @@ def cancel_many(rows: "TaskQuerySet", pks: Sequence[int], *, running: bool, **no
         with transaction.atomic(using=rows.db):
             # Like each statement of a worker, this locks a task before its runs. Otherwise both could deadlock.
             KIND.parts.lock(rows.filter(pk__in=batch))
-            meant = list(rows.filter(pk__in=batch).with_status(*_cancelable(running)).values_list("pk", flat=True))
+            meant = list(rows.filter(pk__in=batch).with_status(*cancelable(running)).values_list("pk", flat=True))
             parts = KIND.parts.open(rows.db, meant)
             ending = [*meant, *parts]
             claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
@@ -172,7 +172,8 @@ def _forget_failures(task: TaskRow) -> None:
     counted.exclude(outcome="succeeded").update(version=forgotten())
 
 
-def _cancelable(running: bool) -> tuple[str, ...]:
+def cancelable(running: bool) -> tuple[str, ...]:
+    """Return the statuses of tasks that can be canceled."""
     return ("invisible", "pending", "running") if running else ("invisible", "pending")
 
 
