@@ -3,11 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
-from uuid import UUID
-
-if TYPE_CHECKING:
-    from tasks.models import Task
 
 # The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
 MAX_TRIES = 1_000_000
@@ -31,23 +26,17 @@ class ActionOptions:
 
     @cached_property
     def admitted_by(self) -> str:
-        """The path of what is asked before an attempt whether it may begin, "" if nothing is: an :class:`Admission`."""
+        """The path of what is asked before an attempt whether it may begin, "" if nothing is.
+
+        Its ``admit(action, task, token)`` returns 0.0 if it may, else the seconds after which to ask again, and why;
+        ``leave``, with the same arguments, takes note that the attempt has ended.
+        """
         return ""
 
     @cached_property
     def leaves(self) -> bool:
         """Whether that is told of the end of an attempt, too."""
         return False
-
-
-class Admission(Protocol):
-    """What is asked before attempts."""
-
-    def admit(self, action: ActionOptions, task: "Task", token: UUID) -> tuple[float, str]:
-        """Return 0.0 if an attempt may begin, else the seconds after which to ask again, and why."""
-
-    def leave(self, action: ActionOptions, task: "Task", token: UUID) -> None:
-        """Take note that an attempt has ended."""
 
 
 def number_problem(option: str, value: object, least: int = 1) -> Iterator[str]:

@@ -8,15 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from django.db.models import (
-    BigIntegerField,
-    CharField,
-    Exists,
-    Model,
-    OuterRef,
-    QuerySet,
-    Subquery,
-)
+from django.db.models import BigIntegerField, CharField, Exists, Model, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 

@@ -4,17 +4,7 @@ from dataclasses import asdict
 
 from django.db.models import QuerySet
 
-from stator.commands.answer import (
-    AddSubcommand,
-    Answer,
-    BadInput,
-    Options,
-    actor,
-    add_length,
-    offer,
-    refusing,
-    table,
-)
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, actor, add_length, offer, refusing, table
 from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
 from stator.logs import progress
