@@ -66,10 +66,8 @@ def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     form = RequeueForm(request.POST if snapshot else None)
     if not (snapshot and form.is_valid()):
         return _ask_requeue(model_admin, request, _tasks(queryset).dead_letters(), form)
-    changes, dead = (
-        snapshot.changes(model_admin.get_queryset(request)),
-        _tasks(snapshot.unchanged(queryset)).dead_letters(),
-    )
+    changes = snapshot.changes(model_admin.get_queryset(request))
+    dead = _tasks(snapshot.unchanged(queryset)).dead_letters()
     reason, per_minute = form.cleaned_data["reason"], form.cleaned_data["per_minute"]
     start_over = form.cleaned_data["start_over"]
     pace = f" at {per_minute:g} per minute" if per_minute else ""

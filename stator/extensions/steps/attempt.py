@@ -341,11 +341,8 @@ def is_one_statement(connection: BaseDatabaseWrapper) -> bool:
 
 def _inserting(operations: "Operations", *, in_time: bool) -> Statement:
     """Return the INSERT of what is selected from the row of a claim, which it locks; it gives the name of the step."""
-    ops, features, quote = (
-        operations.connection.ops,
-        operations.connection.features,
-        operations.connection.ops.quote_name,
-    )
+    ops, features = operations.connection.ops, operations.connection.features
+    quote = ops.quote_name
     row = operations.division.anywhere.filter(**key_lookups(operations.model))
     column = operations.state_field
     source = {column.name: Parameter("state", column.django_class())}
