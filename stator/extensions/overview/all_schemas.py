@@ -36,12 +36,11 @@ def show_schemas(models: list[type[StatorModel]], pages: Pages) -> ShownSchemas:
     except Unusable as error:
         return ShownSchemas([], "", [], 0, 0, 0, [], str(error))
     looked = surveyed(known, MAX_LOOKED_BY_PAGE)
-    by_label = {model._meta.label_lower: model for model in models}
     single = known.worth_a_line()
     lines = [("", label, figures.cells("")) for label, figures in known.total().items() if figures.say_something]
     lines += [(scope.path, label, figures.cells("")) for scope, label, figures in single[:MAX_LINES]]
     return ShownSchemas(
-        [shown_problem(one, by_label, pages) for one in looked.problems()],
+        [shown_problem(one, pages) for one in looked.problems()],
         looked.note, lines, max(0, len(single) - MAX_LINES),
         len(known.by_scope) - len({scope for scope, _, _ in single}), len(known.by_scope),
         [scope.path for scope in known.alone],

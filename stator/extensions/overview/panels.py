@@ -17,7 +17,6 @@ from stator.extensions.problems.surveyed import Survey, Surveyed
 from stator.graph.durations import longest, span
 from stator.models import StatorModel, Worker
 from stator.rows.keys import shown_key
-from stator.rows.meta import managed
 from stator.rows.problem import TOO_LONG
 from stator.rows.readings import READINGS, read
 from stator.rows.state_column import state_field
@@ -211,8 +210,7 @@ def show(
     every, shown.rows = shown.rows, []
     for row in every:
         (shown.quiet if only is None and row.is_quiet else shown.rows).append(row)
-    known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
-    shown.problems = [shown_problem(one.in_schema(schema) if schema else one, known, pages) for one in standing]
+    shown.problems = [shown_problem(one.in_schema(schema) if schema else one, pages) for one in standing]
     shown.groups = sorted(shown.groups, key=lambda one: -one["failing"])[:GROUPS]
     shown.stuck = sorted(shown.stuck, key=lambda one: -one["age"])[:STUCK]
     return shown

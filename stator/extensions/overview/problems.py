@@ -18,7 +18,7 @@ NAMED = 10
 TYPED = ("unserved", "throttled", "starved")
 
 
-def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
+def shown_problem(problem: Problem, pages: Pages) -> dict[str, object]:
     """Return a problem as the template has it; only users who may see all objects get its detail, which names some.
 
     ``text``: the cause and its effect, then the remedy in words unless a button is the remedy.
@@ -26,8 +26,8 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     admin leads to the objects, or if no button ends the problem. ``schemas``: those that have the problem, on a page
     about all of them. ``alike``: what it shares with others of its kind, of which the page folds all but five.
     """
-    model = known.get(problem.model)
-    sees = pages.sees_all(model_named(problem.model)) if problem.model else True
+    model = model_named(problem.model) if problem.model else None
+    sees = model is None or pages.sees_all(model)
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
     # Objects of several schemas are retried in each of them.
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))

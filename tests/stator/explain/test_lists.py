@@ -126,7 +126,7 @@ def list_of(problem: Any) -> str:
     """Return the address of the list to which the text of a problem, or else a button, leads."""
     request = RequestFactory().get("/")
     request.user = User(is_superuser=True, is_active=True, is_staff=True)
-    shown: dict[str, Any] = shown_problem(problem, {}, Pages(admin.site, request))
+    shown: dict[str, Any] = shown_problem(problem, Pages(admin.site, request))
     addresses = [str(shown["url"]), *(action["url"] for action in shown["actions"])]
     return next((address for address in addresses if "?" in address), "")
 
