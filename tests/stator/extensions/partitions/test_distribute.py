@@ -2,8 +2,9 @@
 
 import pytest
 from django.core.management.base import CommandError
-from django.db import IntegrityError, migrations, models
+from django.db import IntegrityError, connection, migrations, models
 
+from stator.extensions.partitions.conversion import SETS_ROLES
 from stator.migration_operations import Distribute, StorageParameters
 from stator.rows.spread import SPREAD
 from tests.stator.dividing import PARCEL, SHARD, Tables, execute, parcel, shape
@@ -321,6 +322,8 @@ RIGHTS = {
 @pytest.mark.parametrize(("rights", "message"), RIGHTS.values(), ids=RIGHTS)
 @pytest.mark.parametrize("copied", [False, True], ids=["in place", "copied"])
 def test_role_that_may_not_make_the_table_for_its_owner_is_refused_and_the_table_stays(tables, rights, message, copied):
+    if connection.pg_version < SETS_ROLES and any("SET FALSE" in right for right in rights):
+        pytest.skip("here a member of a role may always become it")
     [(schema,)] = execute("SELECT quote_ident(current_schema())")
     if copied:
         tables.add(shard=1)
