@@ -4,6 +4,7 @@ from stator.seams import Extension
 
 EXTENSION = Extension(
     name="shadow",
+    conditions=("stator.extensions.shadow.watch.InShadow",),
     duties=("stator.extensions.shadow.watch.LOOK",),
     kinds=("stator.extensions.shadow.problems.SHADOW",),
     arguments=("stator.extensions.shadow.arguments",),

@@ -5,17 +5,18 @@ on how many rows are due. Other code may move an object twice between two looks;
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from operator import or_
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from django.db.models import Case, CharField, F, IntegerField, Min, Model, Q, QuerySet, Value, When
 
 from stator.commands.intents import ATTEMPTED, RENAMED, Intent, intents
+from stator.db.conditions import Condition
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
 from stator.extensions.shadow.models import ShadowLine, name_of_handler
@@ -59,6 +60,20 @@ class Judged(NamedTuple):
     to: str
     since: datetime | None
     now: datetime
+
+
+class InShadow(Condition):
+    """Rows that workers leave alone, but look at: without it, a schema that has no others would rest."""
+
+    @classmethod
+    def bind(cls, store: Operations, earlier: Sequence[Condition]) -> Self | None:
+        return cls(store, earlier) if store.state_field.left else None
+
+    def to_watch(self) -> list[QuerySet[Model]]:
+        store = self._store
+        rows = store.undivided.filter(**store.state_field.among(_left_again(store)))
+        # Of rows that were moved to where they stay, or are gone, the lines are open. They are of no part of a table.
+        return [rows] if store.division.is_divided else [rows, _open(store)]
 
 
 def look(operations: Operations, limit: int) -> int:

@@ -16,6 +16,7 @@ from stator.extensions.model_rules.condition import Ruled
 from stator.extensions.pauses.condition import Paused
 from stator.extensions.refusals.condition import NotRefused
 from stator.extensions.related.condition import Parked, WaitingForRelated
+from stator.extensions.shadow.watch import InShadow
 from tasks.models import Task
 from tasks.queue.process_eligibility import Eligible
 from tests.stator.extensions.refusals.refused import refusals_of
@@ -88,6 +89,7 @@ CASES = {
 }
 NEVER_READY = {
     Parked,  # stator.extensions.related
+    InShadow,  # stator.extensions.shadow
 }
 
 
