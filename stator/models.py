@@ -169,6 +169,9 @@ class ManagedModel(models.Model):
         if kwargs and self._state_field.name in kwargs:
             self._is_state_given = True
 
+    # As of ``from_db``: it adds nothing to objects from the database.
+    __init__.only_notes = True  # type: ignore[attr-defined]
+
     @classproperty
     def state_graph(cls) -> type[StateGraph]:  # noqa: N805
         """The graph of the model."""

@@ -154,12 +154,17 @@ def _stand_in(model: "type[Instance]", alias: str, values: dict[str, Any], error
 def _is_plain(model: type[Model]) -> bool:
     """Return whether the model leaves it to Django how an instance gets its values."""
     return (
-        model.__init__ is Model.__init__
+        all(map(_leaves_values, model.__mro__))
         and model.__new__ is object.__new__
         and model.__setattr__ is object.__setattr__
         and getattr(model.from_db, "only_notes", False)
         and _has_plain_attributes(model)
     )
+
+
+def _leaves_values(base: type) -> bool:
+    init = vars(base).get("__init__", Model.__init__)
+    return init in (Model.__init__, object.__init__) or getattr(init, "only_notes", False)
 
 
 @lru_cache(maxsize=1024)

@@ -2,10 +2,11 @@
 
 import pytest
 from django.db.models.signals import post_init
+from django.test.utils import isolate_apps
 
 from stator.db.compiler import compiler_of
 from stator.db.instances import loader_of
-from stator.models import Report
+from stator.models import Report, StateField, StatorModel
 from stator.runner import StatorRunner
 from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.stator.running import connected, hearing
@@ -44,6 +45,23 @@ def test_what_a_model_adds_is_kept(name, monkeypatch):
     own = classmethod(lambda cls, *args, **kwargs: None) if name == "from_db" else lambda *args, **kwargs: None
     monkeypatch.setattr(Step, name, own, raising=False)
     assert loader_of(Step) == Step.from_db
+
+
+@isolate_apps("tests.testapp")
+def test_only_what_a_model_adds_takes_the_time_of_a_call():
+    class Noting:
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.noted = True
+
+    class Beside(StatorModel, Noting):
+        state = StateField(StepGraph)
+
+        class Meta:
+            app_label = "testapp"
+
+    assert loader_of(Step) != Step.from_db
+    assert loader_of(Beside) == Beside.from_db
 
 
 def test_rows_of_one_moment_whose_keys_have_no_order_are_claimed():
