@@ -42,7 +42,7 @@ def awaited(
     @wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Coroutine[Any, Any, Result]:
         claims = RUNNING.get()
-        if claims and not claims[0].finished and not _has_loop():
+        if claims and not claims[0].finished and not has_loop():
             name = function.__name__
             raise RuntimeError(f"{name}() does nothing in a synchronous handler; call {name[1:]}() there")
         return function(*args, **kwargs)
@@ -50,7 +50,8 @@ def awaited(
     return markcoroutinefunction(call)
 
 
-def _has_loop() -> bool:
+def has_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,6 +1,5 @@
 """The API as URL patterns: ``path("api/", include("tasks.api.urls"))``."""
 
-import asyncio
 from collections.abc import Callable
 
 from asgiref.sync import sync_to_async
@@ -14,6 +13,7 @@ from ninja import NinjaAPI
 from ninja.operation import AsyncOperation
 
 import stator
+from stator.asynchronous import has_loop
 from tasks.api import (
     batches,  # tasks.extensions.batches
     claims,
@@ -76,17 +76,9 @@ class OnLoop(URLPattern):
     def resolve(self, path: str) -> ResolverMatch | None:
         """Return the match with the view for this server."""
         match = super().resolve(path)
-        if match is not None and _in_loop():
+        if match is not None and has_loop():
             match.func = awaiting
         return match
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _patterns() -> list[URLPattern | URLResolver]:

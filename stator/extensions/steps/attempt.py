@@ -4,7 +4,6 @@ The record of a step is one statement: it inserts what it selects from the row t
 before the step returns. If the claim has ended, it finds no row and records nothing.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BigIntegerField, CharField, Exists, Model, QuerySet, Subquery, TextField, UUIDField
 from django.db.models.constants import OnConflict
 
+from stator.asynchronous import has_loop
 from stator.capabilities import capabilities_of
 from stator.db.repeat import retried
 from stator.db.retry import is_outage
@@ -208,11 +208,8 @@ class Steps:
             )
 
     def _refuse_on_loop(self, name: str) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise StepRefused(f"{self._step(name)} is called on an event loop; use `await ....stator.astep()` there")
+        if has_loop():
+            raise StepRefused(f"{self._step(name)} is called on an event loop; use `await ....stator.astep()` there")
 
     @contextmanager
     def _running(self, name: str) -> Iterator[None]:
