@@ -38,14 +38,12 @@ DECODER = json.JSONDecoder()
 class CountField(AsDjangoField, models.IntegerField):
     """A number that starts at 0; Django does not read it back from a new row."""
 
-    django_class = models.IntegerField
     db_returning = False
 
 
 class VersionField(AsDjangoField, models.BigIntegerField):
     """A :class:`CountField` for numbers that grow as long as the row lives."""
 
-    django_class = models.BigIntegerField
     db_returning = False
 
 
@@ -53,7 +51,6 @@ class ReadyField(AsDjangoField, models.BooleanField):
     """Whether the row may be attempted now; an insert derives it from the state and ``state_next_attempt``."""
 
     db_returning = False
-    django_class = models.BooleanField
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
@@ -81,8 +78,6 @@ def _is_due(due: object) -> bool:
 class NextAttemptField(AsDjangoField, models.DateTimeField):
     """When the row is due; null means now. If it is not given and the first attempt is delayed, an insert sets it."""
 
-    django_class = models.DateTimeField
-
     def pre_save(self, model_instance: Model, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add or value is not None:
@@ -103,8 +98,6 @@ class _OfClaim(AsDjangoField):
 
 class ClaimField(_OfClaim, models.UUIDField):
     """The claim that holds the row."""
-
-    django_class = models.UUIDField
 
 
 @ClaimField.register_lookup
@@ -127,8 +120,6 @@ class HeldBy(Exact):
 
 class LockedUntilField(_OfClaim, models.DateTimeField):
     """Until when the claim holds the row; null with the claim."""
-
-    django_class = models.DateTimeField
 
 
 class MomentAttribute(DeferredAttribute):
@@ -190,7 +181,6 @@ class LazyJSONField(AsDjangoField, models.JSONField):
     """
 
     descriptor_class = JsonAttribute
-    django_class = models.JSONField
 
     @cached_property
     def text_key(self) -> str:
@@ -237,7 +227,6 @@ class ChangedField(AsDjangoField, models.DateTimeField):
 
     db_returning = False
     descriptor_class = MomentAttribute
-    django_class = models.DateTimeField
 
     def get_default(self) -> object:
         return self._moment
@@ -256,8 +245,6 @@ class ChangedField(AsDjangoField, models.DateTimeField):
 
 class MomentField(AsDjangoField, models.DateTimeField):
     """A time that an insert takes from the database's clock unless it is given."""
-
-    django_class = models.DateTimeField
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         return _spelled_out(super().pre_save(model_instance, add))

@@ -27,8 +27,6 @@ class SpreadField(AsDjangoField, models.SmallIntegerField):
     ``in_one_line``: the rows of all parts are in one order, and each statement is for all parts.
     """
 
-    django_class = models.SmallIntegerField
-
     def __init__(self, *, in_one_line: bool = False, **kwargs: Any) -> None:
         self.in_one_line = in_one_line
         super().__init__(**{"default": None} | kwargs | {"blank": True, "editable": False, "db_default": 0})

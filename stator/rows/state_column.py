@@ -55,6 +55,12 @@ class AsDjangoField(models.Field):
 
     django_class: type[models.Field]
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # The class that it has beside this one.
+        bases: Any = cls.__mro__
+        cls.django_class = next(each for each in bases if not issubclass(each, AsDjangoField))
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return self.django_class
@@ -368,7 +374,7 @@ def _is_number(value: object) -> bool:
 @lru_cache(maxsize=16)
 def _storing(cls: Any, django_class: type[models.Field]) -> object:
     """Return a class of ``StateField`` as a class of fields for texts or numbers."""
-    return type(cls)(cls.__name__, (cls, django_class), {"django_class": django_class, "__module__": cls.__module__})
+    return type(cls)(cls.__name__, (cls, django_class), {"__module__": cls.__module__})
 
 
 def state_field(model: type[models.Model]) -> StateField:
