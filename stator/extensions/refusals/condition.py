@@ -7,11 +7,15 @@ from django.db.models import Q
 
 from stator.db.conditions import Condition
 from stator.db.interface import Operations
+from stator.db.retry import is_refusal
 from stator.db.values import Pk
 from stator.exceptions import Errors
-from stator.extensions.refusals.refusals import Refusals, in_pieces
+from stator.extensions.refusals.refusals import Refusals
 
 Result = TypeVar("Result")
+
+# Refused rows that one part of a chore takes, at some statements each, before it leaves further rows to the next part.
+AT_ONCE = 100
 
 
 class NotRefused(Condition):
@@ -32,4 +36,23 @@ class NotRefused(Condition):
         return self.refusals.others(deed) or None
 
     def pieces(self, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: Errors) -> list[Result]:
-        return in_pieces(self.refusals, deed, pks, write, errors)
+        """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.
+
+        A row that is refused by itself is left out.
+        """
+        done: list[Result] = []
+        left, refused = [pks] if pks else [], 0
+        while left and refused < AT_ONCE:
+            piece = left.pop()
+            try:
+                done.append(write(piece))
+            except errors as error:
+                if not is_refusal(error):
+                    raise
+                if len(piece) == 1:
+                    self.refusals.note(deed, piece[0], error)
+                    refused += 1
+                else:
+                    middle = len(piece) // 2
+                    left += [piece[middle:], piece[:middle]]
+        return done

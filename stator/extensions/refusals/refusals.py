@@ -1,22 +1,17 @@
 """Rows that the database refuses to change, by a constraint or a trigger, so that other rows are not held up."""
 
 import logging
-from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from django.db.models import Q
 
 from stator.db.conditions import ALL, CLAIM
-from stator.db.retry import is_refusal
 from stator.db.suspensions import ResumptionPace, Suspensions
 from stator.db.values import Pk
-from stator.exceptions import Errors
 from stator.graph.failures import MESSAGE_LENGTH, bounded
 
 logger = logging.getLogger("stator.worker")
-
-Result = TypeVar("Result")
 
 # Seconds that a refused row is left alone; they double each time, up to the second number.
 LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
@@ -25,9 +20,6 @@ PACE = ResumptionPace(LEFT_ALONE, MAX_SECONDS, stale=MAX_SECONDS)
 # For refused claims, and how many refusals bring no warning. A constraint may forbid what another claim has just made
 # impossible, and allow it once that claim has ended.
 PACE_OF_CLAIMS, QUIETLY = ResumptionPace(1.0, MAX_SECONDS, stale=MAX_SECONDS), 2
-
-# Refused rows that one part of a chore takes, at some statements each, before it leaves further rows to the next part.
-AT_ONCE = 100
 
 # Refused rows of one model that are remembered for each kind of write; beyond that, single rows are not the cause.
 MAX_REMEMBERED = 1000
@@ -74,28 +66,3 @@ class Refusals(Suspensions):
     def _of(self, deed: str) -> list[RefusedWrite]:
         """Return the rows for which a kind of write was refused, the latest last."""
         return [key for key in self.held if isinstance(key, RefusedWrite) and key.deed == deed]
-
-
-def in_pieces(
-    refusals: Refusals, deed: str, pks: list[Pk], write: Callable[[list[Pk]], Result], errors: Errors
-) -> list[Result]:
-    """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.
-
-    A row that is refused by itself is left out.
-    """
-    done: list[Result] = []
-    left, refused = [pks] if pks else [], 0
-    while left and refused < AT_ONCE:
-        piece = left.pop()
-        try:
-            done.append(write(piece))
-        except errors as error:
-            if not is_refusal(error):
-                raise
-            if len(piece) == 1:
-                refusals.note(deed, piece[0], error)
-                refused += 1
-            else:
-                middle = len(piece) // 2
-                left += [piece[middle:], piece[:middle]]
-    return done

@@ -13,7 +13,7 @@ from stator.db import chores, suspensions
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
 from stator.db.retry import is_refusal
-from stator.extensions.refusals import refusals
+from stator.extensions.refusals import condition, refusals
 from stator.runner import StatorRunner
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, automatic, put, raw
@@ -125,7 +125,7 @@ def test_of_rows_that_exclude_each_other_one_is_moved(make, caplog):
 
 
 def test_refused_rows_at_the_head_keep_no_others_from_their_turn(make, monkeypatch, clock):
-    monkeypatch.setattr(refusals, "AT_ONCE", 2)
+    monkeypatch.setattr(condition, "AT_ONCE", 2)
     steps = [put(Step, state_ready=False, state_next_attempt=ago(100 - number)) for number in range(7)]
     operations = make()
     with refused(Step, *(step.pk for step in steps[:5])):
