@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.db.models.functions import Lower
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
@@ -79,11 +79,8 @@ def offered_on(model_admin: Any, request: HttpRequest, row: Model) -> dict[str, 
     }
 
 
-def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel) -> HttpResponse:
+def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel, name: str) -> HttpResponse:
     """Ask for a reason, then take back what the user has sent to an object."""
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
-    name = request.POST.get(EVENT, "")
     form = WithdrawForm(given(request), initial={EVENT: name})
     if not form.is_valid():
         words = [f"You withdraw your {name} to {obj}.", WITHDRAW]
@@ -99,11 +96,8 @@ def withdraw_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: Stato
     return back(model_admin, request) or _to_object(model_admin, obj)
 
 
-def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel) -> HttpResponse:
+def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorModel, name: str) -> HttpResponse:
     """Ask for an address and hours, then show a link by which that address answers; it is stored nowhere."""
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
-    name = request.POST.get(EVENT, "")
     event = next((each for each in _linked(model_admin, request, obj) if each.name == name), None)
     if event is None:
         raise PermissionDenied
@@ -135,7 +129,8 @@ def link_view(model_admin: AnyAddressAdmin, request: HttpRequest, obj: StatorMod
     return TemplateResponse(request, "stator/admin/answer_link.html", context)
 
 
-View = Callable[[AnyAddressAdmin, HttpRequest, StatorModel], HttpResponse]
+# A page about the object and the event with this name, which is posted.
+View = Callable[[AnyAddressAdmin, HttpRequest, StatorModel, str], HttpResponse]
 # By the end of their addresses.
 VIEWS: dict[str, View] = {"withdraw": withdraw_view, "link": link_view}
 

@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import URLPattern, path
 
 from stator.admin.control_characters import Shown, SpellingAdmin
 from stator.extensions.events.admin import answers
-from stator.extensions.events.admin.sending import may_send
+from stator.extensions.events.admin.sending import EVENT, may_send
 
 
 class HasEventPages(SpellingAdmin[Shown]):
@@ -37,4 +37,7 @@ class HasEventPages(SpellingAdmin[Shown]):
     def answer_view(self, view: answers.View, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return a page that is about an answer to an event of an object."""
         model_admin: Any = self
-        return view(model_admin, request, model_admin.visible(request, object_id))
+        row = model_admin.visible(request, object_id)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return view(model_admin, request, row, request.POST.get(EVENT, ""))
