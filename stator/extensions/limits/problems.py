@@ -87,7 +87,7 @@ def _of_full(one: Surveyed, state: InState, orphaned: Collection[tuple[str, obje
         f"{len(held):,} of {_limit(state):,}{effects([state])}", count=state.ready, since=state.waited,
         detail=f"held by {hashed([row.pk for row in held])}, the longest for {span(held[0].running)}" if held else "",
         actions=(
-            free_in(one, "List", "ready", [state.name]), all_in(one, "Holders", "leased", states=[state.name]), *unlock
+            free_in(one, "ready", [state.name]), all_in(one, "Holders", "leased", states=[state.name]), *unlock
         ), numbers={"limit": _limit(state), "claimed": len(held)},
         remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or raise concurrency of {state.name} in "
         f"{graph.__module__}.{graph.__name__}",

@@ -57,9 +57,9 @@ def all_in(
     return AdminAction(label, one.model._meta.label_lower, action, query=tuple(query.items()))
 
 
-def free_in(one: Surveyed, label: str, condition: str, states: Iterable[str] = ()) -> AdminAction:
+def free_in(one: Surveyed, condition: str, states: Iterable[str] = ()) -> AdminAction:
     """Return a link to the objects in a condition that are not in quarantine, which is a problem of its own."""
-    return all_in(one, label, condition, states=states, state_crashes__lt=load_settings().MAX_CRASHES)
+    return all_in(one, "List", condition, states=states, state_crashes__lt=load_settings().MAX_CRASHES)
 
 
 # Workers
@@ -266,7 +266,7 @@ def stuck(one: Surveyed) -> Iterator[Problem]:
         yield about(
             one, f"{count_text(count, any(state.cut for state in states))} later than expected in {names}, "
             f"up to {span(oldest)}", count=count, since=oldest,
-            actions=(free_in(one, "List", "stuck", [state.name for state in states]),),
+            actions=(free_in(one, "stuck", [state.name for state in states]),),
         )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def slow(one: Surveyed) -> Iterator[Problem]:
         yield about(
             one, f"{many} in {', '.join(names)}{done_when(one, ready, states)}; the first has waited "
             f"{span(_longest(states) or 0.0)}{taken}", count=ready,
-            since=_longest(states), actions=(free_in(one, "List", "ready" if ready else "overdue", names),),
+            since=_longest(states), actions=(free_in(one, "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
         )  # fmt: skip
 
