@@ -58,7 +58,8 @@ class Eligible(Condition):
         return open_to_process(self._store.worker_id, self.held_back) if deed == CLAIM else None
 
     def holds(self) -> Q | None:
-        return may_hold(self._store.worker_id, self._store.alias)
+        # It is for anyone, or names the process.
+        return allowed(name_of(self._store.worker_id, self._store.alias))
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:
@@ -73,11 +74,6 @@ def open_to_process(worker_id: str, held: Q) -> Q:
         # These rules compare rows of several nodes, or with a table on the coordinator.
         rules -= {ONE_EACH, OTHERS}
     return _open_to_process(worker_id, load_settings(), everywhere(), held, rules, chosen, _only.get(worker_id))
-
-
-def may_hold(worker_id: str, using: str) -> Q:
-    """Return the condition that a worker process may keep a task: it is for anyone, or names the process."""
-    return allowed(name_of(worker_id, using))
 
 
 def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
