@@ -33,7 +33,7 @@ def sample():
 def steady(monkeypatch):
     """Samples of one hour, whatever the minute at which the test runs."""
     now = timezone.now().replace(minute=30, second=20)
-    monkeypatch.setattr("stator.extensions.stats.readings._hour", lambda minute: now)
+    monkeypatch.setattr("stator.extensions.stats.readings.hour_of", lambda minute: now)
 
 
 @pytest.mark.parametrize(
