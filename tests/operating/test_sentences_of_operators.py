@@ -115,11 +115,10 @@ def test_each_line_of_the_overview_ends_with_a_button_or_a_remedy():
     request = RequestFactory().get("/")
     request.user = user
     pages = Pages(admin.site, request)
-    known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
     found = problems(surveys(managed(StatorModel.subclasses)))
     assert {one.code for one in found} >= {"no_worker", "failing", "unknown_state"}
     for one in found:
-        shown = shown_problem(one, known, pages)
+        shown = shown_problem(one, pages)
         if not (shown["retry"] or any(each["action"] for each in shown["actions"])):
             assert one.remedy.lower().rstrip(".") in str(shown["text"]).lower()
 
