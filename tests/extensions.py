@@ -113,7 +113,7 @@ EXTENSIONS = {
     ),
     "refusals": Extension(
         "",
-        r"(?i)refusals$|in_pieces",
+        r"(?i)refusals$",
     ),
     "fleet": Extension(
         "",
