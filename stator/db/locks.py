@@ -39,6 +39,7 @@ class Locks(Suspensions):
     """The steps of a worker, such as its claims, that timed out waiting for a lock on a table of one model.
 
     The step of a model whose node is away is skipped in the same way.
+    ``held``: the steps that have timed out and were not taken since.
     ``wait``: seconds that the next statement may wait for a lock; None for as long as the session allows.
     """
 
@@ -52,11 +53,6 @@ class Locks(Suspensions):
     def shortest(self, wait: float | None) -> float | None:
         """Return the seconds to wait for the next lock if the caller allows ``wait``; None for no limit."""
         return min((each for each in (self.wait, wait) if each is not None), default=None)
-
-    @property
-    def are_held(self) -> bool:
-        """Whether a step has timed out and was not taken since."""
-        return bool(self.held)
 
     @contextmanager
     def tried(self, step: str) -> Iterator[None]:
@@ -133,7 +129,7 @@ def together(group: "list[Operations]", step: str, act: Callable[..., object]) -
 
     After a timeout it is not known which model is locked, so the step is taken for each model by itself.
     """
-    held = [operations for operations in group if operations.locks.are_held]
+    held = [operations for operations in group if operations.locks.held]
     parts = [[operations for operations in group if operations not in held], *([each] for each in held)]
     for part in filter(None, parts):
         try:

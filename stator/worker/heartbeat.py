@@ -100,7 +100,7 @@ class Heartbeat:
         outages = Outages()
         leases = [claim.lease for claims in groups.values() for claim in claims]
         wait = max(MIN_WAIT, min(leases, default=0.0) / 3 / max(1, len(groups)))
-        for operations, claims in sorted(groups.items(), key=lambda group: group[0].locks.are_held):
+        for operations, claims in sorted(groups.items(), key=lambda group: bool(group[0].locks.held)):
             if operations.alias not in outages:
                 with outages.noted(operations.alias), operations.locks.tried(RENEW):
                     self._renew(operations, claims, wait)

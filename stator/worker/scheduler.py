@@ -113,7 +113,7 @@ class Scheduler:
         """
         self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
-        if any(lane.is_served and (lane.hungry or lane.operations.locks.are_held) for lane in self._lanes):
+        if any(lane.is_served and (lane.hungry or lane.operations.locks.held) for lane in self._lanes):
             delay = min(delay, BUSY_LOOK)
         rest = min(self._next_due - time.monotonic(), delay * random.uniform(0.8, 1.2))
         try:
@@ -154,7 +154,7 @@ class Scheduler:
         began = time.monotonic()
         work = await self._run(self.look, outages)
         # Waiting for another transaction's lock costs the database nothing.
-        took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
+        took = time.monotonic() - began if not any(each.locks.held for each in self._operations) else 0.0
         self._least = max(FIRST_LOOK, rest_after(took, self._settings, self._look_part))
         has_work = any(own.has_rows for own in work.values())
         served = sum(not operations.lacking for operations in self._operations)

@@ -94,7 +94,7 @@ class Presence:
             self._refresh_resting(heartbeat=Now())
         # A process that was taken for ended lives.
         self._refresh(self._gone, heartbeat=Now(), stopped=None)
-        if not self._locks.are_held:
+        if not self._locks.held:
             self._shown = now
 
     def leave(self) -> None:

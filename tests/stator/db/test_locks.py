@@ -169,7 +169,7 @@ def test_one_statement_for_several_models_leaves_out_what_is_locked():
 
     with locked("testapp_booking"):
         assert look_at_all() == {Step, Failing}
-        assert [model for model, operations in models.items() if operations.locks.are_held] == [Booking]
+        assert [model for model, operations in models.items() if operations.locks.held] == [Booking]
         assert look_at_all() == {Step, Failing}
     models[Booking].locks._keep({})
     assert look_at_all() == set(models)
