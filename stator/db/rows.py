@@ -102,7 +102,7 @@ class Rows:
         field = self.state_field
         if field.is_left:
             return Q(pk__in=[])
-        former = [name for name, state in self.former.items() if state.name in field.left]
+        former = [name for name, state in self.graph.renames.items() if state.name in field.left]
         return ~Q(**field.among([*sorted(field.left), *former])) if field.left else None
 
     @property
@@ -251,15 +251,10 @@ class Rows:
         impossible = held.filter(state_locked_until__gt=beyond, **self.state_field.among(self.known))
         return [held.filter(state_locked_until__lte=Now()), impossible]
 
-    @property
-    def former(self) -> dict[str, State]:
-        """The states by the names that they have had."""
-        return self.graph.renames
-
     @cached_property
     def known(self) -> list[str]:
         """The names of all states of this code, and the former names that rows may have."""
-        return sorted({*self.graph.states, *self.former})
+        return sorted({*self.graph.states, *self.graph.renames})
 
     @property
     def shortest_lease(self) -> float:
