@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_of, log, noun_of, refuse, tell
+from stator.admin.confirmation import SHOWN, ask, back, context_of, log, noun_of, refuse, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Snapshot, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.querysets import OperatorQuerySet
@@ -30,16 +30,6 @@ GIVEN = ("state", "reason", "start_over", CONFIRMED, FIELD)
 
 # Why rows are left alone if an action gives no other reason.
 OTHERWISE = "deleted or changed meanwhile, or you lack the permission"
-
-
-def permissions_of(act: ActionFunction) -> list[str]:
-    """Return the names of the permissions that an action needs."""
-    return [*getattr(act, "allowed_permissions", ())]
-
-
-def label_of(act: ActionFunction) -> str:
-    """Return the text of the button of an action."""
-    return str(getattr(act, "short_description", act.__name__))
 
 
 @dataclass(frozen=True, slots=True)

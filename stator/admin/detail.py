@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from stator.admin import actions, row_summary
-from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
 from stator.admin.timeline import LATEST, timeline_of
@@ -105,7 +104,8 @@ def offered(
     model_admin: ModelAdmin, request: HttpRequest, row: Model, useful: Iterable[ActionFunction]
 ) -> list[dict[str, str]]:
     """Return the actions that the user may do, as buttons of the page."""
-    return [{"name": act.__name__, "label": label_of(act)} for act in useful if may(model_admin, request, row, act)]
+    acts = [act for act in useful if may(model_admin, request, row, act)]
+    return [{"name": act.__name__, "label": str(getattr(act, "short_description", act.__name__))} for act in acts]
 
 
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:
@@ -125,4 +125,5 @@ def may(model_admin: ModelAdmin, request: HttpRequest, row: Model, act: ActionFu
     """Return whether the user may do this to the row."""
     if model_admin.actions is None or not model_admin.has_view_or_change_permission(request, row):
         return False
-    return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in permissions_of(act))
+    needed = getattr(act, "allowed_permissions", ())
+    return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in needed)
