@@ -48,7 +48,14 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
             exc_info=failure.loggable,
         )
-    _send(operations, written, {claim.pk: claim.instance for claim in ended if claim.instance is not None})
+    if written.moves:
+        instances = {claim.pk: claim.instance for claim in ended if claim.instance is not None}
+        send_moves(operations, written.moves, written.failures, instances)
+    if written.failures:
+        _send_logged(signals.failed, operations, failures=written.failures)
+    for signal, in_time in ((signals.lease_lost, False), (signals.claim_ended, True)):
+        if pks := [claim.pk for claim in written.lost if claim.ended_in_time is in_time]:
+            _send_logged(signal, operations, pks=pks)
 
 
 def send_moves(
@@ -59,16 +66,6 @@ def send_moves(
 ) -> None:
     """Send ``transitioned`` for committed moves; log receivers that raise."""
     _send_logged(signals.transitioned, operations, moves=moves, failures=failures, instances=instances)
-
-
-def _send(operations: Operations, written: Written, instances: Mapping[Pk, object]) -> None:
-    if written.moves:
-        send_moves(operations, written.moves, written.failures, instances)
-    if written.failures:
-        _send_logged(signals.failed, operations, failures=written.failures)
-    for signal, in_time in ((signals.lease_lost, False), (signals.claim_ended, True)):
-        if pks := [claim.pk for claim in written.lost if claim.ended_in_time is in_time]:
-            _send_logged(signal, operations, pks=pks)
 
 
 def _send_logged(signal: Signal, operations: Operations, **values: object) -> None:
