@@ -3,13 +3,7 @@
 import re
 from typing import Any
 
-from django.db import (
-    DatabaseError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    ProgrammingError,
-)
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, ProgrammingError
 
 from stator.graph.failures import text_of
 

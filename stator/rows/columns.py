@@ -4,14 +4,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import (
-    Case,
-    Expression,
-    F,
-    Q,
-    Value,
-    When,
-)
+from django.db.models import Case, Expression, F, Q, Value, When
 from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State

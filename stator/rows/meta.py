@@ -8,17 +8,7 @@ from typing import Any, TypeVar, cast
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import router
-from django.db.models import (
-    Expression,
-    Field,
-    FloatField,
-    GeneratedField,
-    IntegerField,
-    JSONField,
-    Model,
-    Q,
-    QuerySet,
-)
+from django.db.models import Expression, Field, FloatField, GeneratedField, IntegerField, JSONField, Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.manager import BaseManager
 from django.utils.module_loading import import_string
