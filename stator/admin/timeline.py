@@ -61,16 +61,11 @@ Entries = Callable[[StatorModel, int], Iterable[tuple[str, TimelineEvent]]]
 class StoredEntry(Protocol):
     """A stored entry of the history of an object."""
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def to(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
+    kind: str
+    at: datetime
+    source: str
+    to: str
+    reason: str
 
 
 # What extensions add; and what they say of stored entries, by their kind, given who did it and further details.
