@@ -50,12 +50,8 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
     if reason.code in ("awaits_related", "heeds_related"):
         ways += _related(site, numbers)
     if reason.code == "at_limit" and (state := numbers.get("state")):
-        ways.append(
-            (
-                "Those that hold it",
-                list_of(site, model, **state_field(model).asked([state]), condition="leased"),
-            )
-        )
+        holders = list_of(site, model, **state_field(model).asked([state]), condition="leased")
+        ways.append(("Those that hold it", holders))
     if reason.code in ("leased", "lease_lost") and "host" in numbers:
         ways.append((f"Worker {numbers['worker']}", page_of(site, Worker, numbers["worker"])))
     return [(label, address) for label, address in ways if address]

@@ -139,11 +139,8 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
     field = _state_field(model)
     if field is None:
         return
-    own = {column.name for column in model._meta.concrete_fields} - {
-        *FRAMEWORK_COLUMNS,
-        field.name,
-        model._meta.pk.name,
-    }
+    others = {*FRAMEWORK_COLUMNS, field.name, model._meta.pk.name}
+    own = {column.name for column in model._meta.concrete_fields} - others
     hint = "Name fields of the model that have a column and do not belong to the framework."
     for state in field.graph.states.values():
         for name in state.saves:

@@ -30,13 +30,8 @@ def add_label(parser: ArgumentParser) -> None:
 def add_what(parser: ArgumentParser) -> None:
     """Add the arguments that choose objects of a model."""
     parser.add_argument("--state", metavar="S", help="Only objects in this state.")
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="Only objects with this value; repeatable.",
-    )
+    where_help = "Only objects with this value; repeatable."
+    parser.add_argument("--where", action="append", default=[], metavar="K=V", help=where_help)
 
 
 def add_pks(parser: ArgumentParser, many: str) -> None:
