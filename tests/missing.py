@@ -75,6 +75,14 @@ def pytest_configure() -> None:
         client.request = _asking(client.request)  # type: ignore[method-assign]
 
 
+def pytest_sessionstart() -> None:
+    """Let the workers that tests put into the table be known, if no extension is left that shows processes."""
+    from stator.rows.readings import READINGS, Reading
+    from stator.rows.workers import Worker
+
+    READINGS.setdefault("fleet", Reading(Worker, lambda *given: None))
+
+
 def _asking(request: Any) -> Any:
     def ask(client: Any, **given: Any) -> Any:
         path = given.get("PATH_INFO") or given.get("path", "")
