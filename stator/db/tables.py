@@ -10,7 +10,6 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
-from stator.db.values import Params
 from stator.rows.beginning import FRAMEWORK_COLUMNS
 from stator.rows.dates import wrong_dates
 from stator.rows.meta import graph_of, options_of
@@ -62,9 +61,7 @@ def probe_columns(models: Iterable[type[Model]], alias: str) -> None:
     """Raise ``DatabaseError`` if a table lacks a column of its model; one statement, which reads no row."""
     if probed := tuple(models):
         statement = _probing(probed, alias)
-        params: Params = statement.params
-        with connections[alias].cursor() as cursor:
-            cursor.execute(statement.text, params)
+        fetch_all(connections[alias], statement.text, statement.params)
 
 
 @lru_cache(maxsize=64)
