@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import router
 from django.db.models import Field, Model, QuerySet
@@ -120,7 +120,7 @@ def _copied(value: object) -> object:
     return deepcopy(value) if isinstance(value, list | dict) else value
 
 
-def _differ(one: object, other: object, stored: Callable[[Any], object] = lambda value: value) -> bool:
+def _differ(one: object, other: object, stored: Callable[[object], object] = lambda value: value) -> bool:
     """Return whether two values differ, or what is ``stored`` for them, as far as they can be compared."""
     try:
         return bool(stored(one) != stored(other))

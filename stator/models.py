@@ -163,7 +163,7 @@ class ManagedModel(models.Model):
     class Meta:
         abstract = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         # Values from the database come by place.
         if kwargs and self._state_field.name in kwargs:

@@ -91,7 +91,7 @@ class Statement:
 
 def fetch_all(
     connection: BaseDatabaseWrapper, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None
-) -> list[tuple[Any, ...]]:
+) -> list[Any]:
     """Return the rows of a statement, by a cursor of Django."""
     with connection.cursor() as cursor:
         cursor.execute(text, params)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -16,7 +16,7 @@ _cache: StatementCache[Statement] = StatementCache()
 
 
 @cache
-def sessions() -> Any:
+def sessions() -> ModuleType:
     """Return ``stator.db.session``, by its name: it needs psycopg, which a project on another database may not have."""
     return import_module("stator.db.session")
 

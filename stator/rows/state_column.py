@@ -53,13 +53,12 @@ class AsDjangoField(models.Field):
     field. Packages copy fields to models that are not managed, where nothing may depend on the other columns.
     """
 
-    django_class: type[models.Field]
+    django_class: type
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         # The class that it has beside this one.
-        bases: Any = cls.__mro__
-        cls.django_class = next(each for each in bases if not issubclass(each, AsDjangoField))
+        cls.django_class = next(each for each in cls.__mro__ if not issubclass(each, AsDjangoField))
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -80,7 +79,7 @@ if TYPE_CHECKING:
     class _Column(models.Field[V, V]):
         """A field with values of one type, to which states and their names are assigned, too."""
 
-        django_class: type[models.Field]
+        django_class: type
 
         # Django puts an attribute in the place of the field.
         def __get__(self, instance: object, owner: object) -> V: ...  # type: ignore[override]

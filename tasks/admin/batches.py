@@ -1,7 +1,7 @@
 """Admin of batches: how far they are, and cancel and requeue of what failed. Batches are never edited."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
@@ -140,7 +140,7 @@ class BatchAdmin(OperatedAdmin):
         """Return how many tasks have not ended."""
         return str(batch.shown_left)
 
-    def live_context(self, request: HttpRequest, obj: Batch) -> dict[str, Any]:
+    def live_context(self, request: HttpRequest, obj: Batch) -> dict[str, object]:
         """Return what the page shows: how far the batch is, its tasks by status, and the possible actions."""
         context, counts = super().live_context(request, obj), obj.counts()
         address = reverse("admin:tasks_task_changelist", current_app=self.admin_site.name)

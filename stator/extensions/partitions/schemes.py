@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -117,13 +117,13 @@ class _Numbered(Scheme):
         """Return whether it has the column and the number."""
         return (column, number) == (self.column, self.partitions)
 
-    def _divided(self, connection: BaseDatabaseWrapper, table: Place, bounds: list[str], **rest: Any) -> Division:
-        """Return partitions with these bounds; ``rest`` are the other values of the division."""
-        further = (
-            spelled_out(connection, PART, table=table, part=part_of(table, f"part{number}")) + each
-            for number, each in enumerate(bounds[1:], 1)
+    def _further(self, connection: BaseDatabaseWrapper, table: Place, bounds: list[str]) -> tuple[str, ...]:
+        """Return the statements that make the partitions after the first, with these bounds."""
+        parts = (part_of(table, f"part{number}") for number in range(1, self.partitions))
+        return tuple(
+            spelled_out(connection, PART, table=table, part=part) + bound
+            for part, bound in zip(parts, bounds[1:], strict=True)
         )
-        return Division(suffix="part0", bounds=bounds[0], further=tuple(further), **rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,10 @@ class ByValue(_Numbered):
                 raise self.refusal(what, "Correct such rows")
         condition = spelled_out(connection, "{column} ", column=self.column) + bounds[0]
         copies = spread or not filled
-        return self._divided(connection, table, bounds, method="LIST", condition=condition, copies=copies)
+        return Division(
+            method="LIST", suffix="part0", bounds=bounds[0], condition=condition,
+            further=self._further(connection, table, bounds), copies=copies,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,10 @@ class ByHash(_Numbered):
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions, into which all rows have to be copied."""
         bounds = [f"WITH (MODULUS {self.partitions}, REMAINDER {number})" for number in range(self.partitions)]
-        return self._divided(connection, table, bounds, method="HASH", condition="true", copies=True)
+        return Division(
+            method="HASH", suffix="part0", bounds=bounds[0], condition="true",
+            further=self._further(connection, table, bounds), copies=True,
+        )  # fmt: skip
 
 
 def part_of(table: Place, suffix: str) -> Place:

@@ -1,7 +1,6 @@
 """What is kept of that which no record of outcomes writes: acts by hand, and attempts that ended with their worker."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import F, Model, QuerySet
 
@@ -26,7 +25,7 @@ class KeptActs(Follower):
 
     def by_hand(self, rows: QuerySet[Model], pks: list[object], act: HandAct) -> None:
         """Write the entries."""
-        of_row: dict[str, Any] = {"version": F("state_version")}
+        of_row: dict[str, object] = {"version": F("state_version")}
         given = {"actor": act.actor[:150], "reason": act.reason[:REASON_LENGTH], "kind": str(act.kind)}
         if act.target is not None:
             if act.kind == MOVE and not options_of(self.model).of_extensions.get("history"):

@@ -1,7 +1,6 @@
 """Rows beside the rows: the latest error or reason of each object, and its moves, errors and manual actions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from django.db import connections, models
 from django.db.models import F, Model, QuerySet, Subquery
@@ -114,7 +113,7 @@ _entries: StatementCache[Statement] = StatementCache()
 
 
 def keep_entries(
-    owner: type[Model], using: str, pks: Sequence[object], of_row: Mapping[str, Any], given: Mapping[str, object]
+    owner: type[Model], using: str, pks: Sequence[object], of_row: Mapping[str, object], given: Mapping[str, object]
 ) -> None:
     """Write a history entry for each of these locked rows; call it before they are changed.
 
