@@ -55,7 +55,9 @@ def test_share_of_another_extension_goes_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "skipped"), [(Page(), True), (Page.stator, True), (signals, True), (None, False), ([], False)], ids=repr
+    ("asked", "skipped"),
+    [(Page(), True), (Page.stator, True), (signals, True), (None, False), ([], False)],
+    ids=["object", "queryset", "module", "None", "list"],
 )
 def test_only_what_ours_lack_is_missing(monkeypatch, asked, skipped):
     name = "no_such_name"

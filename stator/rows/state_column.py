@@ -55,8 +55,8 @@ class AsDjangoField(models.Field):
 
     django_class: type
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
         # The class that it has beside this one.
         cls.django_class = next(each for each in cls.__mro__ if not issubclass(each, AsDjangoField))
 
