@@ -282,7 +282,7 @@ class ManagedModel(models.Model):
         before = before_save(using, self)
         try:
             if not (raw or force_insert) and "_loaded_state" not in self.__dict__:
-                self._note_row(using, update_fields)
+                self._note_row(using, force_update, update_fields)
             super().save_base(raw, force_insert, force_update, using, update_fields)
         finally:
             if before is not None:
@@ -377,14 +377,18 @@ class ManagedModel(models.Model):
         mine: QuerySet[models.Model] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
         return base_qs if mine.exists() else base_qs.none()
 
-    def _note_row(self, using: str, names: Iterable[str] | None) -> None:
+    def _note_row(self, using: str, force_update: bool, names: Iterable[str] | None) -> None:
         """Note the state of the row that an object with its key, which was not loaded, may overwrite with another.
 
         A state that is only the default overwrites none. Nor does a copy of all columns, such as an old record.
         """
         field, values = self._state_field, self.__dict__
         given = values.get("_is_state_given") or field.stored(values.get(field.attname)) != field.get_default()
-        is_new = any(getattr(self, each.attname) is None for each in key_fields(type(self)))
+        keys = key_fields(type(self))
+        is_new = any(getattr(self, each.attname) is None for each in keys)
+        # Django inserts it, whether there is such a row or not.
+        has_default = all(each.has_default() or each.has_db_default() for each in keys)
+        is_new |= self._state.adding and has_default and not force_update
         if not given or is_new or not isinstance(values.get("state_changed"), DatabaseDefault):
             return
         if names is None or field.name in names:

@@ -15,6 +15,7 @@ from stator.rows.claimable import Crashes
 from tests.stator.holding import claimed, framework
 from tests.stator.making import bulk, expire, operations_of, raw, row
 from tests.testapp.basic import Page, PageGraph
+from tests.testapp.keys import UuidKeyed
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +104,16 @@ def test_state_of_an_object_that_was_not_loaded_moves_its_row(make):
 def assigned(page, state):
     page.state, page.title = state, "c"
     return page
+
+
+def test_object_that_django_inserts_asks_for_no_row(django_assert_max_num_queries):
+    with django_assert_max_num_queries(1):
+        UuidKeyed(state="second").save()
+    with django_assert_max_num_queries(1):
+        Page(title="a", state="published").save()
+    page = UuidKeyed.objects.create()
+    UuidKeyed(pk=page.pk, state="second").save(force_update=True)
+    assert row(page).state == "second"
 
 
 def test_initial_state_moves_its_row_if_it_was_given():
