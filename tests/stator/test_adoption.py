@@ -52,6 +52,7 @@ def test_columns_and_indexes_come_in_a_migration_that_is_not_atomic_and_go_with_
     plain = columns_and_indexes()
     migrations = generated(trunk, before())
     assert [migration.atomic for migration in migrations] == [False]
+    assert [each.describe() for each in migrations[0].operations] == ["Alter the table of Trunk while it is in use"]
     apply(migrations, before())
     columns, indexes = columns_and_indexes()
     assert columns >= {"state", "state_claim", "state_version"}

@@ -14,6 +14,7 @@ BAD_VALUES = [
     ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),
     ({"LEASE": "60"}, "LEASE='60' must be a number"),
     ({"LEASE": float("nan")}, "LEASE=nan must be a number"),
+    ({"LEASE": 10**12}, "LEASE=1000000000000 must be at most 3153600000"),
     ({"REAP_INTERVAL": 0}, "REAP_INTERVAL=0 must be at least 0.05"),
     ({"POLL_INTERVAL": -1}, "POLL_INTERVAL=-1 must be at least 0.01"),
     ({"SCHEDULE_INTERVAL": 0}, "SCHEDULE_INTERVAL=0 must be at least 0.05"),

@@ -136,6 +136,7 @@ class TestWays:
 NONSENSE: list[tuple[Any, str]] = [
     (lambda errors: -5, "after 1 error backoff returned -5"),
     (lambda errors: [1, 5, math.inf][errors - 1], "after 3 errors in a row backoff returned inf"),
+    (lambda errors: [1, 5][errors - 1], "after 3 errors in a row backoff raised IndexError: list index"),
     (lambda errors: 7 - errors, "after 8 errors in a row backoff returned -1"),
 ]
 

@@ -17,6 +17,7 @@ from django.urls import path
 from stator import views
 from stator.runner import StatorRunner
 from stator.views import RequestRunner
+from stator.worker.startup import Unusable
 from tests.sizes import CROWDED, PATIENCE
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Eager, Letter, Parcel
@@ -65,6 +66,20 @@ class TestToken:
             assert client.post(URL, headers={"X-Stator-Token": token}).status_code == 404
         assert client.post(URL).status_code == 404
         assert untouched()
+
+    def test_what_makes_the_database_unusable_is_in_the_log_alone(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refuse(runner: Any) -> None:
+            raise Unusable("table testapp_line lacks column name")
+
+        monkeypatch.setattr(StatorRunner, "run", refuse)
+        # The second request is not refused as one too many.
+        for answer in (post(client), post(client)):
+            assert answer.status_code == 503
+            assert answer.json() == {"error": "the database cannot be used; the log says why"}
+        [event, _] = [event for event in caplog.records if event.msg == "stator.database_unusable"]
+        assert "lacks column name" in vars(event)["why"]
 
     def test_nothing_but_post_runs(self, client: Client) -> None:
         """Without the token, no method tells that something is there."""

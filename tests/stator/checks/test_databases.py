@@ -80,6 +80,10 @@ class TestRows:
         MigrationRecorder(connection).record_unapplied("stator", "0001_initial")
         assert list(check_migrations([], "default")) == []
 
+    def test_of_tables_that_are_not_there_yet_are_no_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Parcel._meta, "db_table", "nowhere")
+        assert list(check_rows([Parcel], "default")) == []
+
     def test_check_that_fails_is_a_warning_and_leaves_the_transaction_usable(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -37,6 +37,7 @@ BAD: list[tuple[list[str], str]] = [
     (["shadow", "nowhere"], "is not a model"),  # stator.extensions.shadow
     (["statements", "nowhere"], "is not a model"),
     (["preview", LABEL, "--limit", "9999999"], "--limit 9999999 must be from 1"),
+    (["preview", LABEL, "--timeout", "0"], "--timeout 0.0 must be above 0"),
     (["preview", LABEL, "--where", "name__regex=("], "patterns are not allowed"),
     *OF_UNDO,  # stator.extensions.undo
     (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),

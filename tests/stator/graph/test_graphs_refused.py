@@ -73,6 +73,10 @@ BAD_GRAPHS = {
         lambda: graph("Bound", CLOSES, **BOTH, handle_opened=lambda self, instance: None),
         "Bound.opened: handler handle_opened", "lacks @classmethod",
     ),
+    "handler is text": (
+        lambda: graph("Text", CLOSES, **BOTH, handle_opened="closed"),
+        "Text.opened: handler handle_opened is not callable", "make it a classmethod",
+    ),
     "edge to a name": (
         lambda: graph("Stringly", CLOSES, opened=ATTEMPTED),
         "transitions_to() takes a State of the same graph, not 'closed'", "define the state above",

@@ -10,13 +10,16 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 from django.test.utils import isolate_apps
 
+from stator.admin.row_summary import situation, timeout
 from stator.checks.tables import check_expressions
 from stator.db.tables import wrong_expression
 from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel, Worker
+from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.dates import deadlines_of, problem_of, starts_of
+from stator.survey.conditions import parts_of
 from tests.stator.explain.errands import WORKER
 from tests.stator.making import ago, put, row
 from tests.testapp.dated import Circular, Watch
@@ -164,3 +167,20 @@ def test_many_objects_are_counted_by_the_reason_that_each_of_them_gives(crew):
     made.append(put(Circular, send_after=ago(60), state_ready=False))
     codes = Counter(each.explain()[0].code for each in made)
     assert Circular.stator.explain_counts() == codes == {"in_line": 2, "not_due": 3, "due": 1}
+
+
+def test_pages_of_the_admin_tell_when_an_object_is_attempted_and_when_it_times_out():
+    found = [situation(put(Circular, **given)) for given in ({"send_after": ago(-299.5)}, {"send_after": ago(1)}, {})]
+    assert [one.why for one in found] == ["not due yet", "ready", "ready"]
+    kept = put(Circular, state="reminding", send_after=ago(0), patience=timedelta(seconds=99.5), state_ready=False)
+    assert re.fullmatch(r"in 1 m \d+ s", situation(kept).next)
+    told = r"times out to down at .* \(in 4 m \d+ s\), from alert_after"
+    assert re.fullmatch(told, timeout(put(Watch, alert_after=ago(-299))))
+    assert timeout(put(Watch)) == "does not time out to down, since alert_after is null"
+    assert timeout(put(Watch, state="down", alert_after=ago(0))).endswith("from alert_after + kept_for + 1 h")
+
+
+def test_object_is_overdue_by_its_date_and_not_by_when_it_came_into_its_state():
+    made = [put(Circular, send_after=at, state_changed=ago(7200), state_ready=False) for at in (ago(-60), ago(100))]
+    overdue = [each.pk for part in parts_of("overdue", OperatorQuerySet(Circular)) for each in part]
+    assert overdue == [made[1].pk]

@@ -1,5 +1,7 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
+import gc
+
 import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection
 from django.test.utils import isolate_apps
@@ -9,7 +11,7 @@ from stator.models import StatorModel
 from stator.rows.problem import ERROR
 from stator.rows.state_column import StateField
 from stator.worker import startup
-from stator.worker.startup import OWN, Unusable, check_database, lacks_in
+from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
 from tests.sizes import PATIENCE
 from tests.testapp.models import Line, LineGraph
 
@@ -124,3 +126,14 @@ def test_mistake_that_waiting_does_not_mend_is_told_at_once(monkeypatch):
     monkeypatch.setattr(startup, "_check", look)
     assert "permission denied for table testapp_line" in refused(Line)
     assert len(looks) == 1
+
+
+def test_garbage_collector_is_made_to_look_less_often_and_never_more():
+    usual = gc.get_threshold()
+    try:
+        for before, after in ((700, YOUNGEST), (YOUNGEST + 1, YOUNGEST + 1), (0, 0)):
+            gc.set_threshold(before, *usual[1:])
+            collect_rarely()
+            assert gc.get_threshold()[0] == after
+    finally:
+        gc.set_threshold(*usual)

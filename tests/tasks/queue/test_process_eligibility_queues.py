@@ -52,6 +52,7 @@ def test_worker_claims_from_every_queue_but_the_excluded_ones(worker_process, ta
         (["testapp.Line", "--queue", "a"], "which this worker does not serve; add tasks.Task"),
         (["--queue", "a", "--exclude-queue", "a"], "--exclude-queue 'a' is a --queue as well"),
         (["--queue", ""], "is not a valid queue name; use 1 to 100 characters"),
+        (["testapp.Line", "--metadata", "region=eu"], "'region=eu' needs tasks.Task, which this worker does not serve"),
         (["--metadata", "region"], "--metadata 'region' must be NAME=VALUE"),
         (["--metadata", "region=[1]"], "must be a text, a number, true or false"),
     ],
