@@ -15,7 +15,7 @@ from stator.rows.claimable import Crashes
 from tests.stator.holding import claimed, framework
 from tests.stator.making import bulk, expire, operations_of, raw, row
 from tests.testapp.basic import Page, PageGraph
-from tests.testapp.keys import UuidKeyed
+from tests.testapp.keys import Heir, UuidKeyed
 
 pytestmark = pytest.mark.django_db
 
@@ -161,6 +161,18 @@ def test_handler_that_holds_its_claim_saves_and_deletes_its_object_as_usual():
     assert claim.still_mine()
     page.delete()
     assert not claim.still_mine()
+
+
+def test_fields_of_a_plain_parent_are_written_by_the_holder_and_not_by_a_late_one():
+    heir = claimed(Heir.objects.create(title="a"))
+    heir.title = "b"
+    heir.save()
+    second = reclaimed(heir)
+    heir.title = "c"
+    with pytest.raises(LeaseLost), transaction.atomic():
+        heir.save(update_fields=["title"])
+    assert row(heir).title == "b"
+    assert second.still_mine()
 
 
 def test_late_handler_cannot_move_its_object_by_saving():

@@ -392,6 +392,24 @@ async def test_the_loop_goes_on_where_an_attempt_failed_in_its_thread_even_after
         assert ran.outcomes == [(claim, Moved(WorkGraph.done))]
 
 
+async def test_attempts_that_have_not_begun_when_a_worker_stops_are_handed_back_and_never_begin():
+    gate = threading.Event()
+    async with Making(threads=1) as ran:
+        make_short(ran.attempts, is_async=False)
+        begun, waiting, turned = (
+            FakeClaim(FakeOperations(), "awaited", act)
+            for act in (lambda: gate.wait(PATIENCE) and "done", pytest.fail, pytest.fail)
+        )
+        ran.attempts.begin([begun, waiting])
+        await until(lambda: begun.started)
+        ran.attempts.begin([turned])
+        ran.attempts.hand_back()
+        assert ran.outcomes == [(turned, Released()), (waiting, Released())]
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 3)
+        assert ran.outcomes[2] == (begun, Moved(WorkGraph.done))
+
+
 async def test_attempt_in_a_thread_that_is_given_up_counts_if_it_has_begun_and_its_answer_is_dropped():
     gate = threading.Event()
     async with Making(threads=1) as ran:

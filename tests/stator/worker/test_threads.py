@@ -15,6 +15,17 @@ from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import until
 
 
+async def test_threads_of_handlers_are_not_waited_for_when_a_call_does_not_end(monkeypatch):
+    monkeypatch.setattr(thread_pool, "CLOSING_TIME", PATIENCE)
+    gate = threading.Event()
+    async with database_thread_for_handlers() as pool:
+        call = asyncio.create_task(asyncio.to_thread(gate.wait, PATIENCE))
+        await until(lambda: pool.threads)
+    assert not call.done()
+    gate.set()
+    assert await call
+
+
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 async def test_database_thread_knows_without_asking_whether_it_is_connected():

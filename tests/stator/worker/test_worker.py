@@ -13,7 +13,7 @@ from stator.worker.attempts import Attempts
 from stator.worker.dispatcher import Dispatcher, Lane, Lanes
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
-from stator.worker.shutdown import StopRequests
+from stator.worker.shutdown import StopRequests, close
 from stator.worker.worker import Worker
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, until
 
@@ -138,3 +138,18 @@ def test_worker_that_has_no_supervisor_counts_its_signals():
     signals = StopRequests(lambda: stopped.append(1))
     signals.hear(), signals.hear()
     assert len(stopped) == 2
+
+
+def test_tasks_that_handlers_left_running_are_cancelled_before_their_loop_is_closed():
+    loop, ended = asyncio.new_event_loop(), []
+
+    async def wait_for_ever():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    left = loop.create_task(wait_for_ever())
+    loop.run_until_complete(asyncio.sleep(0))
+    close(loop)
+    assert (ended, left.cancelled(), loop.is_closed()) == (["cancelled"], True, True)

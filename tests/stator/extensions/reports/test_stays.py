@@ -47,6 +47,8 @@ class TestStays:
         found = of_order()
         assert (found["working"].expected, found["working"].burn) == (30, 0.5)
         assert (found["waiting"].expected, found["waiting"].burn) == (None, None)
+        told = [Stays("new", 1, 1, 1, expected=30, burn=burn).burned for burn in (0, 0.001, 0.125, 0.996, 1)]
+        assert told == [f"{part} (more than 30 s)" for part in ("none", "<1 %", "12 %", ">99 %", "all")]
 
     def test_start_is_the_time_until_the_first_attempt_of_objects_that_were_ready_at_once(
         self, monkeypatch: pytest.MonkeyPatch
