@@ -71,6 +71,9 @@ class TestButtons:
             # One is back where one was.
             assert (answer.status_code, answer.headers["Location"]) == (302, begun_at)
         assert not Pause.objects.active().exists()
+        # That of named objects is ended by the action.
+        Parcel.stator.pause(where={"pk__in": [parcel.pk]})
+        assert "stator-end" not in client.get(page).content.decode()
         Parcel.stator.pause(state="packed")
         assert "stator-end" not in login("view_parcel").get(page).content.decode()
 
@@ -97,6 +100,16 @@ class TestTimeline:
         assert "paid by card" in text
         assert "ValueError: unlucky" in text
         assert re.search(r"1 m \d+ s ago", text)
+
+    @pytest.mark.needs("reports")
+    def test_shows_what_an_attempt_that_did_not_move_it_said_last(self, admin_client: Client) -> None:
+        order = put(Order, state="working")
+        label = {"model_label": "testapp.order", "object_pk": str(order.pk)}
+        Report.objects.create(**label, state="working", message="the bank is closed", times=3)
+        text = " ".join(part(live(admin_client, order, ORDERS), "past").split())
+        assert "An attempt in working gave a reason to wait" in text
+        assert "the bank is closed" in text
+        assert "3 times in a row" in text
 
 
 @pytest.mark.needs("reports")

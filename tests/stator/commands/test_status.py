@@ -104,6 +104,7 @@ def test_explain_reads_the_database_that_was_asked_for_whatever_routers_say(sett
     put(Errand, "other", state="done")
     command = ("explain", LABEL, 1, "--database", "other")
     assert asked(*command)["reasons"][0]["remedy"] in run(*command)
+    assert run("explain", LABEL, 999, code=1) == "gone: no object has key 999.\n"
     settings.DATABASE_ROUTERS = [Homeward()]
     assert asked(*command)["reasons"][0]["code"] == "terminal"
 

@@ -112,6 +112,8 @@ def test_page_of_a_queue_has_dead_letters_by_error_and_requeues_those_of_one(adm
     assert listed is not None
     found = admin_client.get(unescape(listed[1])).context["cl"].result_list
     assert sorted(task.pk for task in found) == sorted(chosen)
+    same = admin_client.get(TASKS, {"error": "f" * 16}).context["cl"].result_list
+    assert {task.pk for task in same} == {*chosen, last.pk}
     asked = admin_client.post(TASKS, {"action": "task_requeue", "_selected_action": chosen})
     assert "2 dead letters will be requeued" in text_of(asked)
 

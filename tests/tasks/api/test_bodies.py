@@ -67,7 +67,7 @@ class TestBodies:
 
 class TestErrors:
     def test_paths_and_methods_that_are_none(self, call, queue, given):
-        for path in ("nowhere", "queues/encode/nowhere", "tasks/x"):
+        for path in ("", "nowhere", "queues/encode/nowhere", "tasks/x"):
             assert call("GET", path, None, given)[0] == 404
         status, found = call("DELETE", "tasks", None, given)
         assert (status, found["error"]) == (405, "method_not_allowed")

@@ -7,6 +7,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from stator.models import History, Report
+from stator.rows.readings import READINGS
 from tasks.backend.history import with_history
 from tasks.models import Task
 from tests.tasks.backend.making import counts, run
@@ -32,6 +33,18 @@ class TestStatements:
         assert counts(result) == (times, times, times)
         with django_assert_max_num_queries(1):
             result.refresh()
+
+    def test_where_nobody_keeps_reports_and_a_history_runs_have_the_attempts_and_errors(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delitem(READINGS, "records", raising=False)
+        task = examples.go_wrong.using(backend="retrying")
+        result = task.enqueue("no")
+        for _ in range(2):
+            run(result)
+        found = task.get_result(result.id)
+        assert found.attempts == 2
+        assert [error.exception_class_path for error in found.errors] == ["builtins.ValueError"] * 2
 
     @pytest.mark.postgresql
     def test_records_of_one_task_among_many_are_found_by_indexes(self) -> None:

@@ -47,6 +47,12 @@ class TestOptions:
             assert "\n" not in str(caught.value)
         assert not Task.objects.exists()
 
+    def test_an_impossible_name_in_queues_is_found_by_the_check(self) -> None:
+        with backend(QUEUES=["default", "a/b"]):
+            [error] = task_backends["default"].check()
+            assert error.id == "tasks.E202"
+            assert "QUEUES: queue 'a/b' would have no address" in error.msg
+
 
 def test_every_option_is_in_the_guide() -> None:
     text = (Path(__file__).parents[3] / "docs" / "guides" / "django-tasks.rst").read_text()

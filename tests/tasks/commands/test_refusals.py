@@ -15,6 +15,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 OF_TOKEN = ["token", "create", "b", "--verb", "claim"]
 REFUSED_TOKENS = [
     (["token", "revoke", "bot-2"], "there is no consumer 'bot-2'"),
+    (OF_TOKEN, "choose the queues of the token: either --queue NAME, once or more, or --all-queues"),
+    (["token", "create", "b"], "choose what the token may do: --verb for its queues, or --object for managed objects"),
+    ([*OF_TOKEN, "--queue", "encode", "--queue", "decode"], "there is no queue 'decode'; see tasks queues"),
     (["token", "create", "b", "--object", "shop.orders"], "'shop.orders' is not the label of a managed model"),
     (["token", "create", "b", "--object", "testapp.Expense:pay"], "must be a list of its events: "),
     ([*OF_TOKEN, "--all-queues", "--expires", "2130-02-31"], "--expires '2130-02-31' is not a date or time"),
@@ -28,6 +31,7 @@ REFUSED = [
     (["dead", "--limit", "0"], "--limit 0 must be from 1"),
     (["requeue"], "choose dead letters"),
     (["requeue", "9" * 30], "cannot be the number of a task"),
+    (["requeue", "--queue", "encode", "--per-minute", "nan"], "per_minute=nan must be a number from "),
     (["cancel", "0"], "0 cannot be the number of a task"),
     (["pause", "encode"], "choose what to pause: --publish, --claim or both"),
     (["pause", "encode", "--claim", "--for", "-1"], "--for: seconds=-1.0 must be a number above 0"),
@@ -43,6 +47,7 @@ REFUSED = [
     (["schedules", "hourly", "--entity", "x"], "there is no schedule 'hourly' of entity 'x'"),
     (["schedules", "--action", "echo"], "--action needs the names of schedules"),
     (["schedules", "hourly", "--action", "ehco"], "schedule hourly: no action 'ehco' is registered"),
+    (["schedules", "hourly", "--rate-limit", "0"], "--rate-limit 0 must be a number of at least 1e-06"),
     (["queue", "create", "encode"], "there is a queue 'encode' already; change it with: tasks queue set"),
     (["queue", "create", "new", "--exclusive-key", "7"], "--exclusive-key: it is a name in metadata"),
     (["queue", "create", "new", "--http-action", "two words"], "--http-action: 'two words' is not the name of an"),

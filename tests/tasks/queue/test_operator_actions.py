@@ -7,6 +7,7 @@ from stator.models import Action
 from stator.testing import drain, steps
 from stator.undo import undo
 from tasks.models import Batch, Task
+from tasks.queue import operator_actions
 from tests.stator.making import change
 from tests.tasks.making import claim_one, claimed, died_after_a_step, fresh, make_task
 
@@ -18,6 +19,13 @@ def test_dead_letter_is_requeued_with_all_its_attempts_for_all_workers(queue):
     task.requeue("mended", actor="ada")
     assert (task.status, task.attempts, task.rejected_by) == ("pending", 0, ["maker"])
     assert claim_one(queue, "maker").attempt == 1
+
+
+def test_many_are_requeued_in_batches(queue, monkeypatch):
+    monkeypatch.setattr(operator_actions, "BATCH", 3)
+    tasks = [make_task(queue, "errored") for _ in range(4)]
+    assert Task.objects.requeue("mended").count == 4
+    assert [fresh(task).status for task in tasks] == ["pending"] * 4
 
 
 REQUEUED = {

@@ -99,6 +99,18 @@ class TestSchedules:
         assert (row(held).tick_index, row(held).held_until) == (1, None)
         assert abs((row(held).planned - planned).total_seconds() + 105) < 2
 
+    def test_rate_that_is_raised_counts_at_once(self, fired):
+        self.make(2)
+        drain(Schedule)
+        self.step(601)
+        held = Schedule.objects.exclude(held_until=None).get()
+        held.rate_limit = 1000.0
+        held.save()
+        # By the new rate it waits for a millisecond.
+        for _ in range(2):
+            self.step(1)
+        assert len(fired) == 2
+
     def test_rows_that_say_nothing_any_more_are_pruned(self, fired):
         self.make(1)
         drain(Schedule)

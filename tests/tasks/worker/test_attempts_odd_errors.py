@@ -47,7 +47,8 @@ def published(monkeypatch: pytest.MonkeyPatch, place: str, **options: Any) -> li
 
 
 @pytest.mark.parametrize(
-    ("run", "place"), [("worker", "action"), ("worker", "async action"), ("drain", "key"), ("drain", "backoff")]
+    ("run", "place"),
+    [("worker", "action"), ("worker", "async action"), ("drain", "action"), ("drain", "key"), ("drain", "backoff")],
 )
 def test_it_fails_the_attempt_alone(monkeypatch: pytest.MonkeyPatch, run: str, place: str) -> None:
     odd, other = published(monkeypatch, place, backoff=600.0), make("echo")

@@ -48,7 +48,7 @@ class TestWorker:
 
     @pytest.mark.parametrize(
         ("action", "data"),
-        [("echo", [1]), ("break", {"message": "no"}), ("flaky", {"times": 100})],
+        [("echo", [1]), ("break", {"message": "no"}), ("unstorable", None), ("flaky", {"times": 100})],
     )
     def test_attempt_that_a_thread_makes_ends_as_one_of_the_loop(
         self, monkeypatch: pytest.MonkeyPatch, action: str, data: Any

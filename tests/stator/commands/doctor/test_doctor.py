@@ -6,7 +6,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from stator.db.interface import new_token, new_worker_id
-from stator.extensions.problems.commands.doctor import servers
+from stator.extensions.problems.commands.doctor import servers, tables
 from stator.extensions.problems.reasons import explain_counts
 from stator.rows.readings import READINGS
 from tests.stator.commands.doctor.examining import examined
@@ -111,3 +111,9 @@ def test_missing_worker_is_a_warning_until_something_waits_for_one():
     assert "testapp.Errand" not in found["workers"]["message"]
     assert found["no worker"]["message"].startswith("testapp.Errand: 1 waits, but no live worker serves it")
     assert found["no worker"]["remedy"] == "start manage.py runstator (manage.py runstator)"
+
+
+def test_database_of_another_vendor_is_named_where_it_cannot_be_looked_at(monkeypatch):
+    monkeypatch.setattr(tables, "connections", {"default": SimpleNamespace(vendor="oracle")})
+    finding = tables.indexes("default", [])
+    assert (finding.level, finding.sentence) == ("ok", "not checked on oracle")

@@ -86,6 +86,9 @@ def test_wait_for_a_lock_is_a_warning_that_names_who_has_it(session, monkeypatch
 def test_old_snapshot_is_a_warning(session, monkeypatch):
     session("BEGIN ISOLATION LEVEL REPEATABLE READ")
     session("SELECT count(*) FROM testapp_errand")
+    told = look(postgresql.oldest_snapshot)
+    assert told.level == "ok"
+    assert re.fullmatch(r"the oldest is of .*, [\d,]+ transactions ago", told.sentence)
     monkeypatch.setattr(postgresql, "OLD_SNAPSHOT", 5)
     for _ in range(10):
         put(Errand)

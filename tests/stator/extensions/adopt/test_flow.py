@@ -57,6 +57,7 @@ def _set(values, created=False):
         ("Invoice.objects.create(status='new')", ["1 create() created -> new"]),
         ("Invoice(status='new')", ["1 Invoice() created -> new"]),
         ("Invoice.objects.update_or_create(pk=1, defaults={'status': 'sent'})", ["1 update_or_create() ? -> sent"]),
+        ("Invoice.objects.update_or_create(pk=1, defaults=given)", []),
         ("run(\"UPDATE shop_invoice SET state = 'sent' WHERE state = 'new'\")", ["1 SQL new -> sent"]),
         ("run('update \"shop_invoice\" set total=1, state=%s where id=%s')", ["1 SQL ? -> ?"]),
         ("run(f\"UPDATE {table} SET state = 'sent'\")", ["1 SQL ? -> sent ?"]),

@@ -12,8 +12,10 @@ from django.test import Client
 
 from stator.admin import StatorAdmin
 from stator.extensions.events.admin import inbox as waiting
+from stator.extensions.events.admin import sending
 from stator.extensions.events.senders import Sender
 from stator.models import Event, History
+from stator.rows.locking import in_batches
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph
@@ -95,6 +97,20 @@ def test_permission_is_that_of_the_event_in_the_state_of_each_object() -> None:
     assert [row(each).state for each in expenses] == ["submitted", "rejected"]
 
 
+@pytest.mark.usefixtures("escalated")
+def test_permission_is_checked_again_when_the_object_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    expense = put(Expense, state="escalated")
+
+    def move_first(*args: Any, **options: Any) -> int:
+        expense.transition_perform("submitted")
+        return in_batches(*args, **options)
+
+    monkeypatch.setattr(sending, "in_batches", move_first)
+    told = send(client_of("lena", "view_expense", "delete_expense"), "reject", expense).content.decode()
+    assert "lena may not send &#x27;reject&#x27; to an object in submitted" in told
+    assert row(expense).state == "submitted"
+
+
 def inbox(client: Client) -> list[str]:
     """The lines of the inbox as text."""
     text = client.get("/admin/stator/event/waiting/").content.decode()
@@ -127,6 +143,19 @@ def test_inbox_finds_what_waits_behind_many_that_do_not(admin_client: Client, mo
         put(Expense, submitter="admin", waits=True)
     put(Expense)
     assert len(inbox(admin_client)) == 1
+
+
+def test_inbox_says_that_more_wait_and_does_not_read_them(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "SHOWN", 1)
+    monkeypatch.setattr(waiting, "PART", 1)
+    asked: list[Any] = []
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", lambda expense, by: asked.append(expense.pk))
+    *_, last = (put(Expense, state_changed=ago(500 - number)) for number in range(3))
+    text = admin_client.get("/admin/stator/event/waiting/").content.decode()
+    assert "These wait for longest; more follow when they are answered." in text
+    assert last.pk not in asked
 
 
 def test_inbox_has_the_longest_waiting_first_whatever_holds_them(admin_client: Client) -> None:

@@ -308,6 +308,7 @@ class TestReport:
         data = asked("stator", "preview", "testapp.Flyer")
         assert [(one["from"], one["to"]) for one in data["outcomes"]] == [("queued", "sent")]
         assert stored() == before
+        assert "Nothing was seen yet" in run("stator", "shadow", "testapp.Flyer")
 
 
 class TestOfAnotherProcess:

@@ -1,5 +1,6 @@
 """The button that undoes an action of operators: who gets it, what it asks, and what it says."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from django.test import Client
 from stator.admin import StatorAdmin, bulk
 from stator.extensions.pauses.models import is_paused_by_name
 from stator.extensions.undo.admin import pages as undoing
-from stator.models import Action, History
+from stator.models import Action, History, Now
 from stator.undo import undo
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, act, confirm, move, set_columns
@@ -101,6 +102,14 @@ def test_objects_that_the_user_may_not_change_are_left(admin_client: Client, log
         parcels[0].pk: "delivered", parcels[1].pk: "delivered", parcels[2].pk: "packed",
     }  # fmt: skip
     assert f"{parcels[0].pk} is not yours to change" in said(client)
+
+
+def test_action_that_is_older_than_an_hour_is_not_undone(admin_client: Client) -> None:
+    _, action = moved(admin_client)
+    Action.objects.update(at=Now() - timedelta(seconds=3700))
+    assert admin_client.post(address(action), WRONG).status_code == 302
+    assert said(admin_client).startswith(f"Action {action.pk} cannot be undone: it is of another model, unknown, or")
+    assert states() == ["delivered", "delivered"]
 
 
 @pytest.mark.needs("pauses")

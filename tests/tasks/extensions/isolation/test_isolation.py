@@ -99,6 +99,13 @@ class TestCrashes:
         other.refresh_from_db()
         assert other.state == "completed"
 
+    def test_it_is_told_how_it_ended_and_what_it_said_even_if_what_it_has_started_goes_on(self) -> None:
+        source = (
+            "import os\nos.write(2, b'no memory')\nif not os.fork(): os.execlp('sleep', 'sleep', '60')\nos._exit(3)"
+        )
+        with pytest.raises(IsolationError, match=r"(?s)without an answer: exit code 3.*no memory"):
+            answer_of(running(source, 100), {})
+
     def test_a_process_that_writes_without_end_is_ended(self) -> None:
         flood = "import os, sys\nwhile True: os.write(int(sys.argv[4]), b'x' * 65536)"
         with pytest.raises(IsolationError, match="longer than 100000 bytes"):

@@ -11,12 +11,14 @@ from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
 from stator import claims
+from stator.exceptions import TryAgainLater
 from stator.extensions.progress.models import REACHED, reached
 from stator.models import Report
 from tasks.actions.registry import RegisteredAction, registry
 from tasks.extensions.isolation import attempts, isolated
-from tasks.extensions.isolation.calls import process_for_action
+from tasks.extensions.isolation.calls import answer_of, process_for_action, value_of
 from tasks.extensions.isolation.isolated import answer_to
+from tasks.failures import Cancel
 from tests.processes import wait_until
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
@@ -38,6 +40,26 @@ class TestIsolated:
         answer = answer_to(ASKED, print)
         assert answer["reason"] == "the attempt did not begin: the connection was cut"
         assert 0 < answer["not_begun"] <= 2
+
+    @pytest.mark.parametrize("end", [TryAgainLater(7, "not yet"), Cancel("not here")])
+    def test_end_that_the_action_raises_there_is_raised_here(
+        self, monkeypatch: pytest.MonkeyPatch, end: TryAgainLater | Cancel
+    ) -> None:
+        def raise_it(*args: Any) -> Any:
+            raise end
+
+        monkeypatch.setattr(isolated, "carry_out", raise_it)
+        with pytest.raises(type(end)) as raised:
+            value_of(answer_to(ASKED, print))
+        assert vars(raised.value) == vars(end)
+
+    def test_process_that_cannot_set_django_up_begins_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        process = process_for_action(10_000)
+        monkeypatch.setattr(process, "_spawn", lambda environment: None)
+        monkeypatch.setattr(process, "ask", lambda *args, **options: {"not_ready": "the server is starting"})
+        answer = answer_of(process, {})
+        assert answer["reason"] == "the attempt did not begin: the server is starting"
+        assert answer["not_begun"] > 0
 
     def test_says_how_far_it_is_until_it_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(isolated, "SAY_EVERY", 0.01)
