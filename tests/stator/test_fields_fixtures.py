@@ -7,7 +7,9 @@ from django.core import serializers
 from django.core.management import call_command
 
 from stator.db.interface import new_token
+from stator.signals import became_ready
 from tests.stator.making import ago, change, put, raw, row
+from tests.stator.running import hearing
 from tests.testapp.basic import Step
 from tests.testapp.keys import Branch, UuidKeyed
 
@@ -60,3 +62,12 @@ def test_loaded_object_knows_the_state_that_it_brought():
     loaded.object.state = "failed"
     loaded.object.save()
     assert (row(step).state, row(step).state_version) == ("failed", 1)
+
+
+def test_workers_are_woken_for_an_object_that_is_loaded_ready_over_one_that_is_not(django_capture_on_commit_callbacks):
+    step = put(Step)
+    [loaded] = serializers.deserialize("json", serializers.serialize("json", [step]))
+    change(step, state_ready=False)
+    with hearing(became_ready) as woken, django_capture_on_commit_callbacks(execute=True):
+        loaded.save()
+    assert [sender for sender, _ in woken] == [Step]
