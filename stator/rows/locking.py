@@ -1,7 +1,7 @@
 """Rows that are locked before they are written: in the order of their keys, in batches of one transaction each."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
@@ -39,11 +39,6 @@ class Locked(NamedTuple):
 
 # A condition that all rows meet.
 EVERY = Q()
-
-
-class _LockOptions(TypedDict, total=False):
-    no_key: bool
-    of: tuple[str, ...]
 
 
 def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:
@@ -132,9 +127,9 @@ def lock_rows(
     decided = _is_decided_by_lock(queryset, owner)
     meant = queryset if decided else rows
     wanted = EVERY if pks is None else is_one_of(rows, pks)
-    options, locked_rows = lock_options(owner, using), []
+    no_key, locked_rows = features_of(using).has_select_for_no_key_update, []
     for part in in_parts(meant.filter(own, wanted)):
-        locked = _ordered(part, "pk").select_for_update(**options)
+        locked = _ordered(part, "pk").select_for_update(no_key=no_key)
         locked_rows += read_locked(locked, state_field(owner))
     if decided:
         return locked_rows
@@ -147,14 +142,6 @@ def read_locked(rows: QuerySet[Model], field: StateField) -> list[Locked]:
     if field.has_names:
         return [Locked(*values) for values in read]
     return [Locked(pk, field.name_of(value), *others) for pk, value, *others in read]
-
-
-def lock_options(owner: type[Model], using: str) -> _LockOptions:
-    features = features_of(using)
-    options: _LockOptions = {"no_key": features.has_select_for_no_key_update}
-    if owner._meta.parents and features.has_select_for_update_of:
-        options["of"] = ("self",)
-    return options
 
 
 def features_of(using: str) -> BaseDatabaseFeatures:

@@ -8,7 +8,7 @@ from stator.extensions.related.waits import reopen_all, waiters_of, waits_of, wa
 from stator.extensions.related.watches import RelatedWatch, watchers_of, watches_of
 from stator.rows import columns
 from stator.rows.followers import MOVE, Follower, HandAct, WaiterHeld, by_hand, moved
-from stator.rows.locking import features_of, lock_options, read_locked
+from stator.rows.locking import features_of, read_locked
 from stator.rows.meta import field_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import tell_moves
@@ -85,11 +85,11 @@ def _complete(watch: RelatedWatch, using: str, pks: list[object], *, wait: bool)
     if not waiting:
         return
     rows: QuerySet[Model] = QuerySet(watch.model, using=using)
-    options = lock_options(watch.model, using)
-    skips = not wait and features_of(using).has_select_for_update_skip_locked
+    features = features_of(using)
+    skips = not wait and features.has_select_for_update_skip_locked
     mine: list[object] = []
     for part in in_parts(rows.filter(pk__in=waiting)):
-        locked = part.order_by("pk").select_for_update(skip_locked=skips, **options)
+        locked = part.order_by("pk").select_for_update(skip_locked=skips, no_key=features.has_select_for_no_key_update)
         mine += locked.values_list("pk", flat=True)
     if skips and (held := set(waiting).difference(mine)):
         raise WaiterHeld(watch.related_to(using, held, pks))
