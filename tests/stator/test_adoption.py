@@ -70,6 +70,18 @@ def test_other_changes_stay_in_atomic_migrations_before_it_and_removals_after_it
     assert kinds == [["AlterField"], ["AlterTableInUse"], ["RemoveField"]]
 
 
+def test_sql_of_the_migration_takes_no_lock_and_changes_nothing(trunk):
+    plain = columns_and_indexes()
+    [migration] = generated(trunk, before())
+    with connection.schema_editor(atomic=False, collect_sql=True) as editor:
+        migration.apply(before(), editor, collect_sql=True)
+    told = "\n".join(editor.collected_sql)
+    assert "state_claim" in told
+    assert "LOCK TABLE" not in told
+    assert "lock_timeout" not in told
+    assert columns_and_indexes() == plain
+
+
 def described(operation):
     return [each.describe() for each in operation.operations]
 

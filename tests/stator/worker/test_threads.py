@@ -19,7 +19,7 @@ async def test_threads_of_handlers_are_not_waited_for_when_a_call_does_not_end(m
     monkeypatch.setattr(thread_pool, "CLOSING_TIME", PATIENCE)
     gate = threading.Event()
     async with database_thread_for_handlers() as pool:
-        call = asyncio.create_task(asyncio.to_thread(gate.wait, PATIENCE))
+        call = asyncio.create_task(asyncio.to_thread(gate.wait, 10))
         await until(lambda: pool.threads)
     assert not call.done()
     gate.set()
