@@ -16,6 +16,7 @@ from stator.rows.workers import live_workers, name_of
 from stator.signals import on_heartbeat
 from tests.stator.making import operations_of, raw
 from tests.stator.running import connected
+from tests.stator.worker.fakes import node_away
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,6 +67,20 @@ def test_database_that_is_away_keeps_no_word_from_another():
     # It is said again, there as well.
     presence.show()
     assert Worker.objects.using("other").live().count() == 1
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_node_that_is_away_keeps_no_word_from_another_however_long():
+    def away(*args):
+        raise node_away()
+
+    both = [operations_of(Errand, "vendor", alias) for alias in ("default", "other")]
+    presence = Presence(new_worker_id(), both, lambda: dict(FIGURES))
+    with connections["other"].execute_wrapper(away):
+        for _ in range(2):
+            presence.show()
+            presence._shown -= 11
+            assert raw(Worker).all().delete()[0] == 1
 
 
 def test_what_apps_publish_is_written_when_it_changes(statements_of_show):

@@ -1,6 +1,7 @@
 """The upkeep of partitions: made ahead, dropped when past, and no write that fails meanwhile."""
 
 import logging
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from stator.extensions.partitions import upkeep
 from stator.extensions.partitions.tables import AHEAD, read, start_of
-from stator.extensions.partitions.upkeep import maintain
+from stator.extensions.partitions.upkeep import locked, maintain
 from stator.models import History, Stats
 from stator.worker.duties import PRUNE
 from tests.stator.dividing import day, divided, execute, names, other_session
@@ -75,6 +76,22 @@ def test_rows_that_no_partition_takes_are_written_and_found_and_go_with_their_re
         maintain(History, "default", 90 * DAY)
         assert not History.objects.exists()
         assert not read(History, "default").missing()
+
+
+def test_a_row_that_arrives_while_the_table_is_waited_for_is_not_emptied_with_the_others(monkeypatch):
+    with divided("stator.History", "month", *PAST), monkeypatch.context() as racing:
+        event(day("2019-05-05"))
+
+        @contextmanager
+        def late(connection, place):
+            new.append(event(day("2300-01-01")))
+            with locked(connection, place) as cursor:
+                yield cursor
+
+        new = []
+        racing.setattr(upkeep, "locked", late)
+        maintain(History, "default", 90 * DAY)
+        assert {*new} < {*History.objects.all()}
 
 
 def test_a_partition_in_use_is_left_for_the_next_time(caplog, monkeypatch):
