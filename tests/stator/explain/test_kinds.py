@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from stator.extensions.problems.kind import ProblemKind
-from stator.extensions.problems.kinds import KINDS, kinds_of_apps
+from stator.extensions.problems import kind as kinds_added
+from stator.extensions.problems.kind import ProblemKind, add_problem_kind
+from stator.extensions.problems.kinds import KINDS, kinds_of_apps, place_kind
 from stator.extensions.problems.surveyed import Survey
 from stator.rows.problem import ERROR, OK, Problem
 from stator.survey.numbers import Workers
@@ -41,3 +42,14 @@ def test_problem_of_many_has_a_remedy(kind: ProblemKind, level: str, monkeypatch
     # What the facts say themselves is better.
     own = replace(kind, **saying(Problem("", "it happened", {}, "do this", level=level)))
     assert [one.remedy for one in (*own.found_in(survey), *own.read_in(SURVEYED))] == ["do this"] * 2
+
+
+def test_kind_that_is_added_again_is_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[ProblemKind] = []
+    monkeypatch.setattr(kinds_added, "ADDED", added)
+    for _ in range(2):
+        add_problem_kind(ProblemKind("soaked", model="testapp.errand"))
+    assert [kind.code for kind in added] == ["soaked"]
+    before = [*KINDS]
+    place_kind(KINDS[0])
+    assert before == KINDS

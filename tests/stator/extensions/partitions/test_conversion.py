@@ -42,6 +42,10 @@ def test_rows_and_their_numbers_stay():
         assert History.objects.get(pk=new.pk) == new
     assert list(History.objects.order_by("pk")) == [*old, new]
     assert event().pk == new.pk + 1
+    # The way back is taken once, even if it had not been recorded.
+    before = execute("SELECT 'stator_history'::regclass::oid")
+    convert("stator.History", backwards=True)
+    assert execute("SELECT 'stator_history'::regclass::oid") == before
 
 
 def test_programs_write_while_a_conversion_waits_for_its_turn(monkeypatch):
