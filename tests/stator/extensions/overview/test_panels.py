@@ -20,12 +20,14 @@ class TestCharts:
     def test_charts_of_the_day_and_of_the_month(self, viewer: Client) -> None:
         hour = timezone.now().replace(minute=0, second=0, microsecond=0)
         Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=12, failed=5)
-        Depth.objects.create(model_label="testapp.parcel", minute=hour, queued=77)
+        minute = ago(120).replace(second=0, microsecond=0)
+        Depth.objects.create(model_label="testapp.parcel", minute=minute, queued=77, oldest=90)
         day, month = viewer.get(PARCELS).text, viewer.get(f"{PARCELS}&period=month").text
         assert "Attempts handled: 12 in all, 0 moved, 7 stayed" in day
         for page in (day, month):
             assert "Attempts handled: 12 in all" in page
             assert "77 at most" in page
+        assert "Longest wait, in seconds: 1 m 30 s at most" in viewer.get(f"{PARCELS}&period=hour").text
 
 
 class TestModels:
