@@ -11,7 +11,7 @@ from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
 from tests.tasks.admin.pages import person
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.needs("overview")]
 
 URL = "/admin/stator/overview/?model=tasks.Task"
 
