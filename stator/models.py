@@ -384,12 +384,14 @@ class ManagedModel(models.Model):
         """
         field, values = self._state_field, self.__dict__
         given = values.get("_is_state_given") or field.stored(values.get(field.attname)) != field.get_default()
+        if not given or not isinstance(values.get("state_changed"), DatabaseDefault):
+            return
         keys = key_fields(type(self))
-        is_new = any(getattr(self, each.attname) is None for each in keys)
-        # Django inserts it, whether there is such a row or not.
+        # Django inserts it then, whether there is such a row or not.
         has_default = all(each.has_default() or each.has_db_default() for each in keys)
-        is_new |= self._state.adding and has_default and not force_update
-        if not given or is_new or not isinstance(values.get("state_changed"), DatabaseDefault):
+        if self._state.adding and has_default and not force_update:
+            return
+        if any(getattr(self, each.attname) is None for each in keys):
             return
         if names is None or field.name in names:
             for row in self._mine(using).only(field.name):
