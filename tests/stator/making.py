@@ -1,7 +1,7 @@
 """Rows for tests: written past the framework, read past the project's managers, locked and raced for."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,6 +17,7 @@ from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_token, new_worker_id
 from stator.models import StatorModel
 from stator.scopes import Scope
+from stator.worker.startup import OWN
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
@@ -184,3 +185,19 @@ def _is_waited_for() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(waiting)
         return bool(cursor.fetchone()[0])
+
+
+@contextmanager
+def schemas_with(model: Any, schemas: Sequence[str]) -> Iterator[None]:
+    """Schemas of PostgreSQL that have the tables of a model and of the framework, for as long as this is entered."""
+    tables = [each._meta.db_table for each in (model, *OWN)]
+    with connection.cursor() as cursor:
+        for schema in schemas:
+            copies = "".join(f"CREATE TABLE {schema}.{table} (LIKE public.{table} INCLUDING ALL);" for table in tables)
+            cursor.execute(f"CREATE SCHEMA {schema}; {copies}")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            for schema in schemas:
+                cursor.execute(f"DROP SCHEMA {schema} CASCADE")

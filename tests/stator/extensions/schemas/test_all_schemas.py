@@ -1,11 +1,9 @@
 """The overview of a site in many schemas: the problems of all of them, and one of them on demand."""
 
 import pytest
-from django.db import connection
 
 from stator.schemas import in_schema
-from stator.worker.startup import OWN
-from tests.stator.making import ago
+from tests.stator.making import ago, schemas_with
 from tests.stator.overviews import URL, failing, retry, text_of
 from tests.testapp.operators import Parcel
 
@@ -18,19 +16,12 @@ SCHEMAS = ("acme", "bolt", "calm")
 def schemas(settings):
     """Schemas with tables of parcels and of the framework, where parcels fail in two of them."""
     settings.STATOR = {"SCHEMAS": SCHEMAS}
-    tables = [model._meta.db_table for model in (Parcel, *OWN)]
-    with connection.cursor() as cursor:
-        for schema in SCHEMAS:
-            copies = "".join(f"CREATE TABLE {schema}.{table} (LIKE public.{table} INCLUDING ALL);" for table in tables)
-            cursor.execute(f"CREATE SCHEMA {schema}; {copies}")
-    for schema, count in (("acme", 1), ("bolt", 2)):
-        with in_schema(schema):
-            for number in range(count):
-                failing(address=f"{schema} {number}")
-    yield
-    with connection.cursor() as cursor:
-        for schema in SCHEMAS:
-            cursor.execute(f"DROP SCHEMA {schema} CASCADE")
+    with schemas_with(Parcel, SCHEMAS):
+        for schema, count in (("acme", 1), ("bolt", 2)):
+            with in_schema(schema):
+                for number in range(count):
+                    failing(address=f"{schema} {number}")
+        yield
 
 
 def test_problems_of_all_schemas_are_in_one_list_with_links_to_each(login):

@@ -1,15 +1,13 @@
 """Shadow writes down what it sees where the rows are: in their database, and in their schema."""
 
 import pytest
-from django.db import connection
 
 from stator.extensions.schemas import resting
 from stator.extensions.shadow.models import ShadowLine
 from stator.runner import StatorRunner
 from stator.schemas import in_schema
-from stator.worker.startup import OWN
 from tests.commanding import asked
-from tests.stator.making import ago, put, raw
+from tests.stator.making import ago, put, raw, schemas_with
 from tests.testapp.shadowed import Flyer
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -40,12 +38,7 @@ def test_lines_are_in_the_database_of_the_rows():
 def test_lines_are_in_the_schema_of_the_rows(settings, monkeypatch, few):
     monkeypatch.setattr(resting, "FEW_SCOPES", few)
     settings.STATOR = {"SCHEMAS": SCHEMAS}
-    tables = [model._meta.db_table for model in (Flyer, *OWN)]
-    with connection.cursor() as cursor:
-        for schema in SCHEMAS:
-            copies = "".join(f"CREATE TABLE {schema}.{table} (LIKE public.{table} INCLUDING ALL);" for table in tables)
-            cursor.execute(f"CREATE SCHEMA {schema}; {copies}")
-    try:
+    with schemas_with(Flyer, SCHEMAS):
         for schema in SCHEMAS:
             with in_schema(schema):
                 put(Flyer, state="queued", state_changed=ago(90))
@@ -59,7 +52,3 @@ def test_lines_are_in_the_schema_of_the_rows(settings, monkeypatch, few):
             told = asked("stator", "shadow", "testapp.Flyer", "--schema", schema)
             assert (len(told["not_there"]), len(told["as_here"])) == ((1, 0) if schema == "acme" else (0, 1))
         assert kept() == []
-    finally:
-        with connection.cursor() as cursor:
-            for schema in SCHEMAS:
-                cursor.execute(f"DROP SCHEMA {schema} CASCADE")
